@@ -1,0 +1,60 @@
+"""What a worker sends: one measured forward, before anything is interpreted.
+
+Times are nanoseconds. Places, functions, names and shapes are indices into the lists of the same name; -1 stands for
+everything outside user code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+OUTSIDE = -1
+WAITING = -2
+
+# A file, a qualified name and a first line.
+RawFunction = tuple[str, str, int]
+# A function, a line, a column, an end line and an end column; columns count UTF-8 bytes and are None below Python 3.11
+RawPlace = tuple[int, int, int | None, int, int | None]
+# A name, a place, an entry, a depth, then total, own, shapes, device and blocked.
+RawOp = tuple[int, int, int, int, int, int, int, int, int]
+# A place, its runs, the most runs within one call of its function, and its span.
+RawPlaceRuns = tuple[int, int, int, int]
+# A place, a user function it called, and that call's span.
+RawCall = tuple[int, int, int]
+# A function, a line, hits, own time, and Python calls into code that is not the user's.
+RawClockRow = tuple[int, int, int, int, int]
+
+
+class RawIteration(TypedDict):
+    """One profiled forward. `memory` rows are `[place, bytes allocated]`."""
+
+    ops: list[RawOp]
+    places: list[RawPlaceRuns]
+    calls: list[RawCall]
+    memory: list[tuple[int, int]]
+    device_busy_ns: int
+
+
+class RawClock(TypedDict):
+    """Line clock readings; `line_ns` and `call_ns` are what one event and one foreign call cost the clock itself."""
+
+    line_ns: float
+    call_ns: float
+    iterations: list[list[RawClockRow]]
+
+
+class Recording(TypedDict):
+    environment: dict[str, Any]
+    target: str | None
+    described: str
+    wall_ns: list[int]
+    clock: RawClock
+    grad: dict[str, bool]
+    peak_memory_bytes: int | None
+    functions: list[RawFunction]
+    places: list[RawPlace]
+    names: list[str]
+    shapes: list[list[list[int]]]
+    iterations: list[RawIteration]
+    texts: dict[str, str]
+    truncated: bool

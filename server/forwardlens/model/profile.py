@@ -1,0 +1,140 @@
+"""The record in the middle: what one forward cost, expression by expression.
+
+Everything that measures writes a `Profile`; everything that explains, draws or fixes only reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from forwardlens.model.location import Span
+
+Bound = Literal["dispatch", "compute", "sync", "memory", "mixed"]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Milliseconds over `n` runs."""
+
+    median: float
+    p10: float
+    p90: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """One operator at one expression, per forward.
+
+    `self_ms` excludes the operators it runs inside itself and `total_ms` includes them; both are calibrated
+    host milliseconds. `shapes` holds the input shapes of the commonest call, `shape_variants` how many
+    different ones were seen. `outermost` is false for an operator that ran inside another at the same place.
+    """
+
+    name: str
+    calls: int
+    self_ms: float
+    total_ms: float
+    device_ms: float
+    alloc_bytes: int
+    shapes: tuple[Shape, ...]
+    shape_variants: int
+    outermost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionCost:
+    """What one source expression costs in one forward.
+
+    `self_ms` is this expression alone, `total_ms` adds the user functions it calls, `share` is `self_ms` over
+    the forward's median. `calls` counts its runs in a forward; `calls_per_entry` is the largest number of runs
+    inside one call of the enclosing function, which is what tells a loop from a helper called often.
+    """
+
+    span: Span
+    function: str
+    calls: int
+    calls_per_entry: int
+    self_ms: float
+    total_ms: float
+    share: float
+    device_ms: float
+    blocked_ms: float
+    alloc_bytes: int
+    ops: tuple[OpCost, ...] = ()
+
+    def op_calls(self, *names: str) -> int:
+        """How often any of the operators `names` (as in `aten::where`) ran here in one forward."""
+        return sum(op.calls for op in self.ops if op.name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class GradUse:
+    """What autograd did during the forward: the evidence for advice on grad modes."""
+
+    grad_enabled: bool
+    inference_mode: bool
+    training: bool
+    outputs_require_grad: bool
+    backward_ran: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    python: str
+    torch: str
+    platform: str
+    device: str
+    device_name: str
+    cuda_runtime: str | None
+    driver: str | None
+    threads: int
+    grad_mode: bool
+    training: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The forward as a whole, measured without a profiler."""
+
+    wall_ms: Quantiles
+    device_busy_ms: float | None
+    blocked_ms: float | None
+    peak_memory_bytes: int | None
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """Something the user should know about a run, with the place if there is one."""
+
+    kind: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One measured forward.
+
+    `texts` maps each file's absolute path to the exact text that ran: edits are compared with it, so a
+    measured line keeps its cost when it moves and loses it when it changes.
+    The `self_ms` of all `lines` and `unattributed_share` of the median add up to the median.
+    """
+
+    entry: str
+    target: str | None
+    environment: Environment
+    forward: Forward
+    grad: GradUse
+    unattributed_share: float
+    lines: tuple[ExpressionCost, ...]
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    errors: tuple[RunError, ...] = ()
+
+    def in_file(self, path: str) -> tuple[ExpressionCost, ...]:
+        return tuple(cost for cost in self.lines if cost.span.file == path)

@@ -1,0 +1,81 @@
+"""What a rule is.
+
+A rule is one module under `rules/catalogue/` that defines one `Rule` subclass. It is a pure function of the
+profile and the source: `find` needs evidence from the run *and* a shape in the source, and `examples` prove both.
+Tests, the pages under docs/rules and `forwardlens rules` are generated from the class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from forwardlens.model import Evidence, ExpressionCost, Finding, Fix, Profile, Related, Severity, Span
+from forwardlens.source.text import SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A program that a rule must judge right.
+
+    `code` is a whole module with a `build()` that returns `(model, inputs)`. It is profiled for real. Lines that end
+    in `#!` must carry this rule's finding, and no other line may. `fixed` is the module after all safe fixes of this
+    rule, without the marks; None where the rule only explains. An example without marks must stay clean.
+    """
+
+    name: str
+    code: str
+    fixed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What `find` yields: a finding without the fields the engine fills in (severity, rule name, cap).
+
+    `share` is the share of the forward that the fault holds, 0 to 1.
+    """
+
+    span: Span
+    message: str
+    share: float
+    evidence: Evidence
+    related: tuple[Related, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may look at: one file of one profile."""
+
+    profile: Profile
+    source: SourceText
+    sources: Mapping[str, SourceText]
+    threshold: float
+
+    @property
+    def costs(self) -> Sequence[ExpressionCost]:
+        return self.profile.in_file(self.source.path)
+
+
+class Rule(ABC):
+    """One fault: how to see it, why it costs, and what to do.
+
+    `drops_graph` says that its fixes end autograd on purpose, so outputs without a graph count as equal.
+    The class docstring is the documentation page, in Markdown, with the headings
+    `What it does`, `Why it costs`, `When to ignore it` and `Fix safety`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    highest: ClassVar[Severity] = "warning"
+    drops_graph: ClassVar[bool] = False
+    examples: ClassVar[tuple[Example, ...]]
+
+    @abstractmethod
+    def find(self, context: Context) -> Iterator[Match]:
+        """Yield every occurrence in `context.source`. May raise: the engine contains it."""
+
+
+__all__ = ["Context", "Example", "Finding", "Match", "Rule"]

@@ -1,0 +1,64 @@
+"""What a run is asked for, what it says on the way, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+FailureKind = Literal["usage", "entry", "environment", "cancelled", "crashed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One forward to measure.
+
+    `entry` is an ENTRY of the command line except a configured name (`config.resolve_entry` turns that into one).
+    `overlays` maps absolute paths to unsaved editor text that must run in place of the file.
+    `iterations` and `warmup` are chosen by the worker when None.
+    """
+
+    entry: str
+    workspace: Path
+    target: str | None = None
+    python: str | None = None
+    device: str | None = None
+    iterations: int | None = None
+    warmup: int | None = None
+    backward: bool = False
+    include: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    overlays: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`stage` is a short stable word (`start`, `load`, `warm-up`, `time`, `profile`, `clock`, `verify`)."""
+
+    stage: str
+    message: str
+    fraction: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass
+class RunFailedError(Exception):
+    """A run that gave no profile, in one sentence for the user.
+
+    `kind`: usage - the request is wrong; entry - the user's code failed; environment - no usable torch or
+    interpreter; cancelled; crashed - the process died. `trace` is the user's own traceback without our frames,
+    `log` the end of what the run printed.
+    """
+
+    kind: FailureKind
+    message: str
+    file: str | None = None
+    line: int | None = None
+    trace: str = ""
+    log: str = ""
+
+    def __str__(self) -> str:
+        return self.message

@@ -1,0 +1,62 @@
+"""Measuring a forward and trying edits, in a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from forwardlens.model import Verification
+from forwardlens.runner.interpreter import choose_interpreter
+from forwardlens.runner.process import Worker
+from forwardlens.runner.request import OnProgress, Progress, RunRequest
+
+
+def start_worker(request: RunRequest, on_progress: OnProgress, cancelled: threading.Event) -> Worker:
+    """A worker of the request's interpreter with torch imported. Raises `RunFailedError`."""
+    interpreter = choose_interpreter(request.python, request.workspace)
+    on_progress(Progress("start", f"Starting {interpreter.path}"))
+    worker = Worker(interpreter.path, request.workspace)
+    try:
+        worker.wait_ready(cancelled)
+    except BaseException:
+        worker.close()
+        raise
+    return worker
+
+
+def record(worker: Worker, request: RunRequest, on_progress: OnProgress, cancelled: threading.Event) -> Any:
+    """The raw recording of one forward (`attribution.recording.Recording`). Raises `RunFailedError`."""
+    return worker.ask({"op": "profile", **_fields(request)}, on_progress, cancelled)
+
+
+def try_edit(
+    worker: Worker,
+    request: RunRequest,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    graph_may_vanish: bool,
+    cancelled: threading.Event,
+) -> Verification:
+    """Run the program with the texts `after` against the one with `before`; both map paths to whole files.
+
+    `graph_may_vanish` allows the outputs to lose their autograd graph, which is what a grad-mode fix is for.
+    Raises `RunFailedError` only if the worker cannot go on; an edit that fails is a verification that says so.
+    """
+    fields = {**_fields(request), "before": dict(before), "after": dict(after), "graph_may_vanish": graph_may_vanish}
+    return Verification(**worker.ask({"op": "verify", **fields}, lambda _: None, cancelled))
+
+
+def _fields(request: RunRequest) -> dict[str, Any]:
+    return {
+        "entry": request.entry,
+        "workspace": str(request.workspace),
+        "target": request.target,
+        "device": request.device,
+        "iterations": request.iterations,
+        "warmup": request.warmup,
+        "backward": request.backward,
+        "include": list(request.include),
+        "arguments": list(request.arguments),
+        "overlays": dict(request.overlays),
+    }

@@ -1,0 +1,179 @@
+# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+"""Which source expression runs: marks in the profiler's own stream of events.
+
+Stacks know the line of calls only; operators, indexing, mask writes and an implicit `bool()` are no calls and end up
+on the `def` line. Here the interpreter reports every bytecode instruction of user code (`frame.f_trace_opcodes`), and
+each one that can run an operator leaves a mark in the profiler's stream. Whatever the profiler records after a mark
+belongs to the mark's expression, so there is nothing to align and no dispatch changes: fast paths stay fast.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+
+import torch
+
+MARK = "forwardlens::mark"
+OUTSIDE = -1
+
+# Instructions that only move values around: no user-visible operator can run in them. Anything not listed is marked,
+# so an instruction of a future Python costs time in this pass and is never missed.
+_SILENT = frozenset(
+    """
+    CACHE NOP RESUME PRECALL PUSH_NULL KW_NAMES EXTENDED_ARG SWAP COPY POP_TOP ROT_TWO ROT_THREE ROT_FOUR ROT_N
+    DUP_TOP DUP_TOP_TWO LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST LOAD_FAST_BORROW
+    LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST STORE_FAST_STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_MAYBE_NULL
+    DELETE_FAST LOAD_CONST LOAD_SMALL_INT LOAD_CONST_IMMORTAL RETURN_CONST LOAD_GLOBAL LOAD_DEREF STORE_DEREF
+    LOAD_CLOSURE LOAD_CLASSDEREF LOAD_NAME STORE_NAME STORE_GLOBAL MAKE_CELL COPY_FREE_VARS MAKE_FUNCTION
+    SET_FUNCTION_ATTRIBUTE BUILD_TUPLE BUILD_LIST BUILD_SLICE BUILD_MAP BUILD_CONST_KEY_MAP LIST_APPEND SET_ADD
+    MAP_ADD LIST_TO_TUPLE JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE JUMP RETURN_VALUE
+    RETURN_GENERATOR GEN_START YIELD_VALUE POP_BLOCK SETUP_FINALLY POP_EXCEPT PUSH_EXC_INFO RERAISE IS_OP
+    POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+    POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE END_FOR POP_ITER END_SEND TO_BOOL_BOOL NOT_TAKEN
+    """.split()  # noqa: SIM905 - one name a line would be longer than the module
+)
+_HAS_COLUMNS = hasattr(CodeType, "co_positions")
+
+
+class Locations:
+    """Interns functions and their expressions; both are sent to the server as plain lists."""
+
+    def __init__(self) -> None:
+        self.functions: list[list] = []
+        self.places: list[list] = []
+        self._functions: dict[CodeType, int] = {}
+        self._places: dict[tuple, int] = {}
+        self._tables: dict[CodeType, dict[int, int]] = {}
+
+    def function(self, code: CodeType) -> int:
+        """Index of `[file, qualified name, first line]`."""
+        index = self._functions.get(code)
+        if index is None:
+            index = self._functions[code] = len(self.functions)
+            name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
+            self.functions.append([code.co_filename, name, code.co_firstlineno])
+        return index
+
+    def table(self, code: CodeType) -> dict[int, int]:
+        """Instruction offset -> place, for the instructions that can run an operator."""
+        table = self._tables.get(code)
+        if table is None:
+            table = self._tables[code] = self._build(code)
+        return table
+
+    def _build(self, code: CodeType) -> dict[int, int]:
+        function = self.function(code)
+        if not _HAS_COLUMNS:
+            return self._build_lines(code, function)
+        positions = list(code.co_positions())
+        table = {}
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in _SILENT:
+                continue
+            line, end_line, column, end_column = positions[instruction.offset // 2]
+            if line is not None:
+                table[instruction.offset] = self._place(function, line, column, end_line, end_column)
+        return table
+
+    def _build_lines(self, code: CodeType, function: int) -> dict[int, int]:
+        """Python 3.10 keeps lines only."""
+        table, line = {}, code.co_firstlineno
+        starts = dict(dis.findlinestarts(code))
+        for instruction in dis.get_instructions(code):
+            line = starts.get(instruction.offset, line)
+            if instruction.opname not in _SILENT:
+                table[instruction.offset] = self._place(function, line, None, line, None)
+        return table
+
+    def _place(self, function: int, *position: int | None) -> int:
+        key = (function, *position)
+        index = self._places.get(key)
+        if index is None:
+            index = self._places[key] = len(self.places)
+            self.places.append(list(key))
+        return index
+
+
+class Locator:
+    """Traces user code and leaves marks. `marks[i]` tells what the i-th mark in the profiler's stream means.
+
+    A mark is `(place, entry, resumed)`: the expression, a number for the running call of its function, and whether the
+    mark only says that a user function it called has returned.
+    """
+
+    def __init__(self, locations: Locations, is_user: Callable[[str], bool], most_marks: int) -> None:
+        self.marks: list[tuple[int, int, bool]] = []
+        self.entries: list[tuple[int, int, int]] = []
+        self.full = False
+        self._locations, self._is_user, self._most = locations, is_user, most_marks
+        self._stack: list[tuple[FrameType | None, int]] = [(None, OUTSIDE)]
+        self._generators: dict[FrameType, int] = {}
+        self._mark = torch._C._profiler._RecordFunctionFast(MARK)
+
+    def run(self, function: Callable[[], object]) -> object:
+        """One forward with marks on; the first mark is an outside one, which tells iterations apart."""
+        self._leave_mark(OUTSIDE, OUTSIDE, False)
+        previous = sys.gettrace()
+        sys.settrace(self._on_call)
+        try:
+            return function()
+        finally:
+            sys.settrace(previous)
+            del self._stack[1:]
+
+    def _leave_mark(self, place: int, entry: int, resumed: bool) -> None:
+        self.marks.append((place, entry, resumed))
+        self._mark.__enter__()
+        self._mark.__exit__(None, None, None)
+
+    def _on_call(self, frame: FrameType, event: str, arg: object):
+        code = frame.f_code
+        if self.full or not self._is_user(code.co_filename):
+            return None
+        entry = self._entry(frame)
+        self._stack.append((frame, entry))
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._local(entry, self._locations.table(code))
+
+    def _entry(self, frame: FrameType) -> int:
+        """The number of this call; a generator keeps its own over all its resumptions."""
+        known = self._generators.get(frame)
+        if known is not None:
+            return known
+        caller, caller_entry = self._stack[-1]
+        place = OUTSIDE if caller is None else self._current(caller)
+        entry = len(self.entries)
+        self.entries.append((self._locations.function(frame.f_code), place, caller_entry))
+        if frame.f_code.co_flags & (0x20 | 0x80 | 0x200):
+            self._generators[frame] = entry
+        return entry
+
+    def _current(self, frame: FrameType) -> int:
+        return self._locations.table(frame.f_code).get(frame.f_lasti, OUTSIDE)
+
+    def _local(self, entry: int, table: dict[int, int]):
+        marks, mark = self.marks, self._mark
+
+        def on_event(frame: FrameType, event: str, arg: object):
+            if event == "opcode":
+                place = table.get(frame.f_lasti)
+                if place is not None:
+                    marks.append((place, entry, False))
+                    mark.__enter__()
+                    mark.__exit__(None, None, None)
+            elif event == "return":
+                self._on_return(frame)
+            return on_event
+
+        return on_event
+
+    def _on_return(self, frame: FrameType) -> None:
+        if self._stack[-1][0] is frame:
+            self._stack.pop()
+        caller, entry = self._stack[-1]
+        self._leave_mark(OUTSIDE if caller is None else self._current(caller), entry, True)
+        if len(self.marks) > self._most:
+            self.full = True

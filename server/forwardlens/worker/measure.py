@@ -1,0 +1,175 @@
+# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+"""The passes of a measurement, in order: warm up, time, profile with locations, clock the lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from . import environment, timing
+from .case import Case, tensors
+from .channel import Channel
+from .clock import LineClock, event_costs
+from .events import collect
+from .locate import Locations, Locator
+from .overlay import Overlay
+from .usercode import UserCode
+
+# The passes after warm-up share these budgets; a forward slower than its budget runs once.
+TIMING_BUDGET_S = 1.0
+PROFILE_BUDGET_S = 1.0
+CLOCK_BUDGET_S = 1.0
+# Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
+TRACED_SLOWDOWN = 6
+MOST_PROFILED = 3
+MOST_MARKS = 400_000
+
+
+def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, channel: Channel) -> dict:
+    """A recording of one case as plain data; the server's `attribution/recording.py` describes its fields."""
+    device = choose_device(case, request.get("device"))
+    case = case.to(device)
+    synchronize = timing.synchronizer(device)
+    run = Runner(case, request.get("backward", False))
+
+    channel.progress("warm-up", "Warming up")
+    one = timing.warm_up(run.fresh, synchronize, request.get("warmup"))
+    run.copy_inputs = run.inputs_written()
+    locations = Locations()
+    channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
+    wall, clock = _time_and_clock(run, one, request.get("iterations"), synchronize, is_user, locations, channel)
+    channel.progress("profile", "Profiling its operators")
+    profiled = _profile(run, one, device, synchronize, is_user, locations)
+    used = {function[0] for function in locations.functions}
+    return {
+        "environment": environment.describe(device, bool(case.module is not None and case.module.training)),
+        "target": case.target,
+        "described": case.described,
+        "wall_ns": wall,
+        "clock": clock,
+        "grad": _grad_use(case, run, profiled["names"]),
+        "peak_memory_bytes": _peak_memory(run, device, synchronize),
+        "functions": locations.functions,
+        "places": locations.places,
+        "texts": {path: overlay.text(path) for path in sorted(used) if os.path.isfile(path)},
+        **profiled,
+    }
+
+
+def choose_device(case: Case, name: str | None) -> torch.device:
+    """The one asked for, else the one the case is on."""
+    if name:
+        return torch.device(name)
+    state = [] if case.module is None else [*case.module.parameters(), *case.module.buffers()]
+    for tensor in (*state, *tensors((case.args, case.kwargs))):
+        return tensor.device
+    return torch.device("cpu")
+
+
+class Runner:
+    """Runs the case, on fresh copies of its inputs where it writes to them."""
+
+    def __init__(self, case: Case, backward: bool) -> None:
+        self._case, self._backward = case, backward
+        self._inputs = list(tensors((case.args, case.kwargs)))
+        self._versions = _versions(self._inputs)
+        self._kept = case.with_fresh_inputs()
+        self.copy_inputs = False
+        self.output: Any = None
+
+    def inputs_written(self) -> bool:
+        return _versions(self._inputs) != self._versions
+
+    def prepare(self) -> Callable[[], Any]:
+        """A forward ready to be timed; copying inputs happens here, outside the measurement."""
+        case = self._kept.with_fresh_inputs() if self.copy_inputs else self._case
+        return case.run if not self._backward else lambda: _run_backward(case.run())
+
+    def fresh(self) -> Any:
+        self.output = None
+        self.output = self.prepare()()
+        return self.output
+
+
+def _versions(inputs) -> list[int | None]:
+    return [None if tensor.is_inference() else tensor._version for tensor in inputs]
+
+
+def _run_backward(output: Any) -> Any:
+    """Backward from a scalar loss, or from the sum of all outputs that require a gradient."""
+    losses = [t for t in tensors(output) if t.requires_grad]
+    if losses:
+        one = losses[0] if len(losses) == 1 and losses[0].dim() == 0 else None
+        total = torch.stack([t.float().sum() for t in losses]).sum() if one is None else one
+        total.backward()
+    return output
+
+
+def _time_and_clock(run, one, iterations, synchronize, is_user, locations, channel) -> tuple[list[int], dict]:
+    """Untraced times and line clocks in turns, so that a machine that speeds up or slows down does so for both."""
+    line_ns, call_ns = event_costs()
+    runs = iterations or timing.repetitions(one, TIMING_BUDGET_S, 1 if one > 2e9 else 7, 60)
+    clocked = min(runs, timing.repetitions(2 * one, CLOCK_BUDGET_S, 1 if one > 2e9 else 5, 30))
+    clock = LineClock(is_user)
+    clock.run(run.prepare(), synchronize)  # the first one pays for tables and code objects seen for the first time
+    clock.take(locations)
+    wall, rows = [], []
+    for turn in range(runs):
+        wall.append(timing.time_once(run.prepare(), synchronize))
+        if turn * clocked // runs != (turn + 1) * clocked // runs:
+            clock.run(run.prepare(), synchronize)
+            rows.append(clock.take(locations))
+        if turn % 10 == 9:
+            channel.progress("time", "Timing", (turn + 1) / runs)
+    return wall, {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
+
+
+def _profile(run, one, device, synchronize, is_user, locations) -> dict:
+    locator = Locator(locations, is_user, MOST_MARKS)
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    elif device.type == "xpu":
+        activities.append(ProfilerActivity.XPU)
+    planned = timing.repetitions(TRACED_SLOWDOWN * one, PROFILE_BUDGET_S, 1, MOST_PROFILED)
+    starts: list[int] = []
+    # Once without the profiler: tables and places are built here, not inside the recorded window.
+    Locator(locations, is_user, MOST_MARKS).run(run.prepare())
+    synchronize()
+    with profile(activities=activities, record_shapes=True, profile_memory=True) as profiler:
+        for _ in range(planned):
+            forward = run.prepare()
+            starts.append(len(locator.marks))
+            locator.run(forward)
+            synchronize()
+            if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
+                break
+    recorded = collect(profiler.profiler.kineto_results, locator, starts)
+    recorded["entries"] = len(locator.entries)
+    recorded["truncated"] = locator.full
+    return recorded
+
+
+def _grad_use(case: Case, run, names: list[str]) -> dict:
+    output = run.fresh()
+    return {
+        "grad_enabled": torch.is_grad_enabled(),
+        "inference_mode": any(t.is_inference() for t in tensors(output)),
+        "training": bool(case.module is not None and case.module.training),
+        "outputs_require_grad": any(t.requires_grad for t in tensors(output)),
+        "backward_ran": any(name.startswith("autograd::engine") for name in names),
+    }
+
+
+def _peak_memory(run, device: torch.device, synchronize) -> int | None:
+    if device.type != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    run.prepare()()
+    synchronize()
+    return torch.cuda.max_memory_allocated(device) - before

@@ -1,0 +1,73 @@
+# pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+"""Running unsaved or edited text in place of files on disk, without touching the disk."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import io
+import linecache
+import os
+import sys
+import tokenize
+from types import CodeType
+
+
+def normal(path: str) -> str:
+    return os.path.normcase(os.path.realpath(path))
+
+
+class Overlay(importlib.abc.MetaPathFinder):
+    """Finds modules as usual, and gives those whose file has other text a loader that compiles that text."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = {normal(path): text for path, text in texts.items()}
+
+    def text(self, path: str) -> str:
+        """What `path` stands for: its overlay or its text on disk, with line ends as they are."""
+        text = self._texts.get(normal(path))
+        return read_source(path) if text is None else text
+
+    def compile(self, path: str) -> CodeType:
+        return compile(self.text(path), path, "exec", dont_inherit=True)
+
+    def find_spec(self, fullname, path=None, target=None):
+        if not self._texts:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin and normal(spec.origin) in self._texts:
+            spec.loader = self.loader(fullname, spec.origin)
+        return spec
+
+    def loader(self, fullname: str, path: str) -> importlib.machinery.SourceFileLoader:
+        return _TextLoader(fullname, path, self)
+
+    def install(self) -> None:
+        sys.meta_path.insert(0, self)
+        for path, text in self._texts.items():
+            linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for path in self._texts:
+            linecache.cache.pop(path, None)
+
+
+class _TextLoader(importlib.machinery.SourceFileLoader):
+    """Compiles from text and neither reads nor writes cached bytecode."""
+
+    def __init__(self, fullname: str, path: str, overlay: Overlay) -> None:
+        super().__init__(fullname, path)
+        self._overlay = overlay
+
+    def get_code(self, fullname):
+        return self._overlay.compile(self.path)
+
+
+def read_source(path: str) -> str:
+    """A Python file decoded as the interpreter does, line ends kept."""
+    with open(path, "rb") as file:
+        data = file.read()
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)

@@ -1,0 +1,161 @@
+"""From a request to findings with tried fixes: the one path that the command line and the editor share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from forwardlens.attribution.attribute import attribute
+from forwardlens.config import Settings
+from forwardlens.fixes import trial
+from forwardlens.model import Finding, Fix, Profile, RunError
+from forwardlens.rules import engine
+from forwardlens.runner.pool import WorkerPool
+from forwardlens.runner.request import OnProgress, Progress, RunRequest
+from forwardlens.runner.runner import record
+from forwardlens.source.text import SourceText
+
+# Fixing one fault can uncover another, or make room for an edit that overlapped; this many looks find them all in
+# every sample and case, and bound what an ill-behaved pair of rules could do.
+MOST_ROUNDS = 4
+_pool = WorkerPool()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run and what was found in it.
+
+    `sources` are the texts that ran. `rejected` are fixes that were tried and changed what the program gives: they are
+    told, not offered.
+    """
+
+    request: RunRequest
+    profile: Profile
+    sources: Mapping[str, SourceText]
+    findings: tuple[Finding, ...]
+    errors: tuple[RunError, ...] = ()
+    rejected: tuple[tuple[Finding, Fix], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FixReport:
+    """All fixes of a program, each proven on top of the ones before. `texts` are the files that changed."""
+
+    before: Result
+    after: Result
+    applied: tuple[tuple[Finding, Fix], ...]
+    rejected: tuple[tuple[Finding, Fix], ...]
+    texts: Mapping[str, SourceText]
+
+
+def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event) -> Result:
+    """Measure `request` and look for faults; blocks until done.
+
+    Raises `RunFailedError`, also within a second of `cancelled` being set.
+    """
+    request_with_settings = replace(request, include=(*settings.include, *request.include))
+    with _pool.worker(request, on_progress, cancelled) as worker:
+        recording = record(worker, request_with_settings, on_progress, cancelled)
+    on_progress(Progress("diagnose", "Looking for faults"))
+    measured = attribute(recording, request.entry)
+    sources = {path: _source(path, text) for path, text in measured.texts.items()}
+    findings, failures = engine.find(measured, sources, settings.threshold, settings.rules)
+    return Result(request, measured, sources, findings, (*measured.errors, *failures))
+
+
+def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) -> Result:
+    """The same result with every fix tried; one that differs or raises moves from its finding to `rejected`.
+
+    Raises `RunFailedError` if the worker dies or `cancelled` is set.
+    """
+    if not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
+        return result
+    findings: list[Finding] = []
+    rejected = list(result.rejected)
+    with _pool.worker(result.request, on_progress, cancelled) as worker:
+        for number, finding in enumerate(result.findings):
+            on_progress(Progress("verify", f"Trying fixes for {finding.rule}", number / len(result.findings)))
+            tried = [
+                trial.try_fix(worker, result.request, result.sources, finding, f, cancelled) for f in finding.fixes
+            ]
+            findings.append(replace(finding, fixes=tuple(fix for fix in tried if not trial.is_refuted(fix))))
+            rejected += [(finding, fix) for fix in tried if trial.is_refuted(fix)]
+    return replace(result, findings=tuple(findings), rejected=tuple(rejected))
+
+
+def fix_all(
+    request: RunRequest,
+    settings: Settings,
+    on_progress: OnProgress,
+    cancelled: threading.Event,
+    rules: frozenset[str] | None = None,
+    unsafe: bool = False,
+) -> FixReport:
+    """Apply every fix that proves itself, one on top of the other, until a fresh profile shows no more.
+
+    `rules` limits which ones are tried. Files on disk stay as they are. Raises `RunFailedError`.
+    """
+    before = current = profile(request, settings, on_progress, cancelled)
+    applied: list[tuple[Finding, Fix]] = []
+    rejected: list[tuple[Finding, Fix]] = []
+    for _ in range(MOST_ROUNDS):
+        chosen, refused, texts = _fix_round(current, rules, unsafe, on_progress, cancelled)
+        rejected += [(finding, fix) for finding, fix in refused if not _is_known(finding, fix, rejected)]
+        if not chosen:
+            break
+        applied += chosen
+        overlays = {**current.request.overlays, **{path: source.text for path, source in texts.items()}}
+        current = profile(replace(request, overlays=overlays), settings, on_progress, cancelled)
+    changed = (
+        {path: source for path, source in current.sources.items() if source.text != before.sources[path].text}
+        if applied
+        else {}
+    )
+    return FixReport(before, current, tuple(applied), tuple(rejected), changed)
+
+
+def _fix_round(
+    result: Result,
+    rules: frozenset[str] | None,
+    unsafe: bool,
+    on_progress: OnProgress,
+    cancelled: threading.Event,
+) -> tuple[list[tuple[Finding, Fix]], list[tuple[Finding, Fix]], Mapping[str, SourceText]]:
+    """Fixes of one result that hold on top of each other, those that failed, and the texts they give."""
+    chosen: list[tuple[Finding, Fix]] = []
+    refused: list[tuple[Finding, Fix]] = []
+    candidates = list(_candidates(result, rules, unsafe))
+    if not candidates:
+        return [], [], {}
+    with _pool.worker(result.request, on_progress, cancelled) as worker:
+        stack = trial.Stack(worker, result.request, result.sources, cancelled)
+        for number, (finding, fix) in enumerate(candidates):
+            on_progress(Progress("verify", f"Trying: {fix.title}", number / len(candidates)))
+            tried = stack.push(finding, fix)
+            if tried is not None:
+                (chosen if trial.is_kept(tried) else refused).append((finding, tried))
+        return chosen, refused, stack.texts
+
+
+def _candidates(result: Result, rules: frozenset[str] | None, unsafe: bool) -> Iterator[tuple[Finding, Fix]]:
+    """The first fix of each finding that may be applied without asking (or at all, with `unsafe`)."""
+    for finding in result.findings:
+        if rules is not None and finding.rule not in rules:
+            continue
+        for fix in finding.fixes:
+            if fix.applicability == "safe" or (unsafe and fix.applicability == "unsafe"):
+                yield finding, fix
+                break
+
+
+def _is_known(finding: Finding, fix: Fix, refused: list[tuple[Finding, Fix]]) -> bool:
+    return any((f.rule, x.title) == (finding.rule, fix.title) for f, x in refused)
+
+
+def _source(path: str, text: str) -> SourceText:
+    """The text that ran, with the encoding and byte-order mark of the file it came from."""
+    try:
+        return SourceText.read(path).with_text(text)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return SourceText(path, text)
