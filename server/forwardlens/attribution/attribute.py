@@ -121,13 +121,14 @@ class _Costs:
         return tuple(sorted((c for c in costs if c is not None), key=lambda c: (c.span, c.function)))
 
     def _split(self) -> tuple[dict[int, float], dict[tuple[int, int], float]]:
-        """Own nanoseconds of each expression that ran operators, and of each line on which none did.
+        """Own nanoseconds of each expression that ran operators or user functions, and of each line without one.
 
         The clock knows a line's time; the profiled time between marks only says how its expressions share it.
         """
         by_line: dict[tuple[int, int], list[int]] = defaultdict(list)
+        calling = {place for iteration in self._recording["iterations"] for place, _, _ in iteration["calls"]}
         for place, seen in self._places.items():
-            if seen.ops:
+            if seen.ops or place in calling:
                 function, line = self._recording["places"][place][:2]
                 by_line[function, line].append(place)
         expressions: dict[int, float] = {}
@@ -183,25 +184,27 @@ class _Costs:
         )
 
     def _whole_line(self, function: int, line: int, self_ns: float) -> ExpressionCost | None:
-        """A line that ran no operator itself: plain Python, or calls of user functions."""
+        """A line that ran no operator: plain Python."""
         source = self._source(function)
         if source is None:
             return None
-        on_line = [p for p in self._places if self._recording["places"][p][:2] == (function, line)]
-        runs = [(self._places[p].runs, self._places[p].runs_per_entry) for p in on_line] or [(0, 0)]
+        on_line = [seen for place, seen in self._places.items() if self._is_on(place, function, line)]
         self_ms = self_ns / _MS
         return ExpressionCost(
             source.line_span(line),
             self._name(function),
-            max(run for run, _ in runs),
-            max(most for _, most in runs),
+            max((seen.runs for seen in on_line), default=0),
+            max((seen.runs_per_entry for seen in on_line), default=0),
             self_ms,
-            self_ms + sum(self._callees.get(p, 0.0) for p in on_line) / _MS,
+            self_ms,
             self_ms / self._median,
             0.0,
             0.0,
-            sum(self._places[p].alloc_bytes for p in on_line),
+            sum(seen.alloc_bytes for seen in on_line),
         )
+
+    def _is_on(self, place: int, function: int, line: int) -> bool:
+        return self._recording["places"][place][0] == function and self._recording["places"][place][1] == line
 
     def _op(self, name: int, op: OpTimes, scale: float) -> OpCost:
         return OpCost(

@@ -69,13 +69,16 @@ class Locations:
         if not _HAS_COLUMNS:
             return self._build_lines(code, function)
         positions = list(code.co_positions())
-        table = {}
-        for instruction in dis.get_instructions(code):
-            if instruction.opname in _SILENT:
-                continue
-            line, end_line, column, end_column = positions[instruction.offset // 2]
-            if line is not None:
-                table[instruction.offset] = self._place(function, line, column, end_line, end_column)
+        table, place = {}, OUTSIDE
+        starts = {i.offset: i.opname for i in dis.get_instructions(code)}
+        for offset, (line, end_line, column, end_column) in enumerate(positions):
+            name = starts.get(2 * offset)
+            if name is not None:
+                silent = name in _SILENT or line is None
+                place = OUTSIDE if silent else self._place(function, line, column, end_line, end_column)
+            # The inline caches after a call keep its place: a frame that waits for a call stands on the last of them.
+            if place != OUTSIDE:
+                table[2 * offset] = place
         return table
 
     def _build_lines(self, code: CodeType, function: int) -> dict[int, int]:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 from . import environment, timing
 from .case import Case, tensors
@@ -19,10 +20,10 @@ from .locate import Locations, Locator
 from .overlay import Overlay
 from .usercode import UserCode
 
-# The passes after warm-up share these budgets; a forward slower than its budget runs once.
-TIMING_BUDGET_S = 1.0
+# Timing and clock take turns until the budget is spent, between these numbers of turns; a slow forward gets fewer.
+LEAST_RUNS, MOST_RUNS = 7, 60
+TIMING_BUDGET_S, MOST_TIMING_S = 1.5, 10.0
 PROFILE_BUDGET_S = 1.0
-CLOCK_BUDGET_S = 1.0
 # Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
 TRACED_SLOWDOWN = 6
 MOST_PROFILED = 3
@@ -41,7 +42,7 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
     run.copy_inputs = run.inputs_written()
     locations = Locations()
     channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
-    wall, clock = _time_and_clock(run, one, request.get("iterations"), synchronize, is_user, locations, channel)
+    wall, clock = _time_and_clock(run, request.get("iterations"), synchronize, is_user, locations, channel)
     channel.progress("profile", "Profiling its operators")
     profiled = _profile(run, one, device, synchronize, is_user, locations)
     used = {function[0] for function in locations.functions}
@@ -109,38 +110,41 @@ def _run_backward(output: Any) -> Any:
     return output
 
 
-def _time_and_clock(run, one, iterations, synchronize, is_user, locations, channel) -> tuple[list[int], dict]:
+def _time_and_clock(run, iterations, synchronize, is_user, locations, channel) -> tuple[list[int], dict]:
     """Untraced times and line clocks in turns, so that a machine that speeds up or slows down does so for both."""
     line_ns, call_ns = event_costs()
-    runs = iterations or timing.repetitions(one, TIMING_BUDGET_S, 1 if one > 2e9 else 7, 60)
-    clocked = min(runs, timing.repetitions(2 * one, CLOCK_BUDGET_S, 1 if one > 2e9 else 5, 30))
     clock = LineClock(is_user)
     clock.run(run.prepare(), synchronize)  # the first one pays for tables and code objects seen for the first time
     clock.take(locations)
     wall, rows = [], []
-    for turn in range(runs):
+    started = time.perf_counter()
+    while not _timed_enough(len(wall), time.perf_counter() - started, iterations):
         wall.append(timing.time_once(run.prepare(), synchronize))
-        if turn * clocked // runs != (turn + 1) * clocked // runs:
-            clock.run(run.prepare(), synchronize)
-            rows.append(clock.take(locations))
-        if turn % 10 == 9:
-            channel.progress("time", "Timing", (turn + 1) / runs)
+        clock.run(run.prepare(), synchronize)
+        rows.append(clock.take(locations))
+        if len(wall) % 10 == 0:
+            channel.progress("time", f"Timed {len(wall)} runs")
     return wall, {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
+
+
+def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
+    if wanted:
+        return runs >= wanted
+    if runs < LEAST_RUNS:
+        return runs > 0 and elapsed_s > MOST_TIMING_S
+    return runs >= MOST_RUNS or elapsed_s > TIMING_BUDGET_S
 
 
 def _profile(run, one, device, synchronize, is_user, locations) -> dict:
     locator = Locator(locations, is_user, MOST_MARKS)
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    elif device.type == "xpu":
-        activities.append(ProfilerActivity.XPU)
+    # The same profiler as torch.profiler's, whose start imports the compiler for a second (torch 2.13).
+    use_device = device.type if device.type in ("cuda", "xpu") else None
     planned = timing.repetitions(TRACED_SLOWDOWN * one, PROFILE_BUDGET_S, 1, MOST_PROFILED)
     starts: list[int] = []
     # Once without the profiler: tables and places are built here, not inside the recorded window.
     Locator(locations, is_user, MOST_MARKS).run(run.prepare())
     synchronize()
-    with profile(activities=activities, record_shapes=True, profile_memory=True) as profiler:
+    with profile(use_kineto=True, use_device=use_device, record_shapes=True, profile_memory=True) as profiler:
         for _ in range(planned):
             forward = run.prepare()
             starts.append(len(locator.marks))
@@ -148,7 +152,7 @@ def _profile(run, one, device, synchronize, is_user, locations) -> dict:
             synchronize()
             if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
                 break
-    recorded = collect(profiler.profiler.kineto_results, locator, starts)
+    recorded = collect(profiler.kineto_results, locator, starts)
     recorded["entries"] = len(locator.entries)
     recorded["truncated"] = locator.full
     return recorded

@@ -189,6 +189,6 @@ def _median_interval(n: int) -> tuple[int, int]:
 
 
 def _outcome(speedup: float, low: float, high: float) -> str:
-    if high < 1.0:
+    if high < 1.0 and speedup * LEAST_GAIN <= 1.0:
         return "slower"
     return "equal" if low > 1.0 and speedup >= LEAST_GAIN else "no-gain"
