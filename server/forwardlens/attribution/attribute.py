@@ -22,6 +22,7 @@ from forwardlens.model import (
     RunError,
     Span,
 )
+from forwardlens.source.expressions import expression_at
 from forwardlens.source.text import SourceText
 
 _MS = 1e6
@@ -156,7 +157,7 @@ class _Costs:
         return totals
 
     def _expression(self, place: int, self_ns: float) -> ExpressionCost | None:
-        function, line, column, end_line, end_column = self._recording["places"][place]
+        function, line, column, end_line, end_column, iterates = self._recording["places"][place]
         source = self._source(function)
         if source is None:
             return None
@@ -164,7 +165,7 @@ class _Costs:
             span = source.line_span(line)
         else:
             start, end = source.column_from_bytes(line, column), source.column_from_bytes(end_line, end_column)
-            span = Span(source.path, line, start, end_line, end)
+            span = expression_at(source, Span(source.path, line, start, end_line, end), iterates)
         seen = self._places[place]
         scale = self_ns / seen.span_ns if seen.span_ns else 0.0
         ops = tuple(self._op(name, op, scale) for name, op in seen.ops.items())

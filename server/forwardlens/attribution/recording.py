@@ -13,8 +13,9 @@ WAITING = -2
 
 # A file, a qualified name and a first line.
 RawFunction = tuple[str, str, int]
-# A function, a line, a column, an end line and an end column; columns count UTF-8 bytes and are None below Python 3.11
-RawPlace = tuple[int, int, int | None, int, int | None]
+# A function, a line, a column, an end line, an end column, and whether it is the start of an iteration. Columns count
+# UTF-8 bytes and are None below Python 3.11.
+RawPlace = tuple[int, int, int | None, int, int | None, bool]
 # A name, a place, an entry, a depth, then total, own, shapes, device and blocked.
 RawOp = tuple[int, int, int, int, int, int, int, int, int]
 # A place, its runs, the most runs within one call of its function, and its span.

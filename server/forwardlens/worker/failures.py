@@ -36,7 +36,8 @@ def from_exception(error: BaseException, doing: str, is_user) -> Failure:
     place = next(((file, line) for file, line in reversed(frames) if is_user(file)), (None, None))
     if isinstance(error, SyntaxError) and error.filename:
         place = (error.filename, error.lineno)
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     where = f"{os.path.basename(place[0])}:{place[1]}: " if place[0] else ""
     return Failure("entry", f"{where}{what.splitlines()[0]} (while {doing})", place[0], place[1], _user_trace(error))
 

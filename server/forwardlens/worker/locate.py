@@ -75,7 +75,8 @@ class Locations:
             name = starts.get(2 * offset)
             if name is not None:
                 silent = name in _SILENT or line is None
-                place = OUTSIDE if silent else self._place(function, line, column, end_line, end_column)
+                iterates = name == "GET_ITER"
+                place = OUTSIDE if silent else self._place(function, line, column, end_line, end_column, iterates)
             # The inline caches after a call keep its place: a frame that waits for a call stands on the last of them.
             if place != OUTSIDE:
                 table[2 * offset] = place
@@ -88,10 +89,10 @@ class Locations:
         for instruction in dis.get_instructions(code):
             line = starts.get(instruction.offset, line)
             if instruction.opname not in _SILENT:
-                table[instruction.offset] = self._place(function, line, None, line, None)
+                table[instruction.offset] = self._place(function, line, None, line, None, False)
         return table
 
-    def _place(self, function: int, *position: int | None) -> int:
+    def _place(self, function: int, *position: int | bool | None) -> int:
         key = (function, *position)
         index = self._places.get(key)
         if index is None:

@@ -56,10 +56,9 @@ class Session:
     def _verify(self, request: dict) -> dict:
         is_user = self.user_code(request)
         before = self._load(request, Overlay(request["before"]), is_user)
-        after = self._load(request, Overlay(request["after"]), is_user)
-        self.doing = "trying the fix"
         device = choose_device(before, request.get("device"))
-        return verify(before.to(device), after.to(device), device, request)
+        load_after = lambda: self._load(request, Overlay(request["after"]), is_user).to(device)  # noqa: E731
+        return verify(before.to(device), load_after, device, graph_may_vanish=request["graph_may_vanish"])
 
     def _load(self, request: dict, overlay: Overlay, is_user: UserCode) -> Case:
         """The entry's case from fresh modules, as if this were the first import of the user's code."""

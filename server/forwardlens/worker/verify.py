@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,16 +35,16 @@ class Difference(Exception):
     """The edited program gave something else; the text says what."""
 
 
-def verify(before: Case, after: Case, device: torch.device, request: dict) -> dict:
+def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *, graph_may_vanish: bool) -> dict:
     """`{"outcome": equal|differs|raises|slower|no-gain, "max_abs_diff", "before_ms", "after_ms", "speedup",
     "speedup_low", "speedup_high", "pairs", "message"}`; times are medians, the range is a 95 % interval.
     """
     try:
-        after = _with_state_of(before, after)
-        worst = _compare(before, after, request.get("graph_may_vanish", False))
+        after = _with_state_of(before, load_after())
+        worst = _compare(before, after, graph_may_vanish)
     except Difference as difference:
         return {"outcome": "differs", "message": str(difference)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return {"outcome": "raises", "message": f"{type(error).__name__}: {error}".splitlines()[0]}
     return {"max_abs_diff": worst, **_race(before, after, timing.synchronizer(device))}
 
