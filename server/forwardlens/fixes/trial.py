@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from forwardlens.model import Edit, Finding, Fix
-from forwardlens.rules.engine import rule_named
+from forwardlens.rules import engine
 from forwardlens.runner.process import Worker
 from forwardlens.runner.request import RunRequest
 from forwardlens.runner.runner import try_edit
@@ -82,5 +82,6 @@ def _run(
 ) -> Fix:
     old = {path: source.text for path, source in before.items()}
     new = {**old, **{path: source.text for path, source in after.items()}}
-    outcome = try_edit(worker, request, old, new, rule_named(finding.rule).drops_graph, cancelled)
+    drops_graph = any(rule.name == finding.rule and rule.drops_graph for rule in engine.catalogue())
+    outcome = try_edit(worker, request, old, new, graph_may_vanish=drops_graph, cancelled=cancelled)
     return replace(fix, verified=outcome)

@@ -35,6 +35,7 @@ def try_edit(
     request: RunRequest,
     before: Mapping[str, str],
     after: Mapping[str, str],
+    *,
     graph_may_vanish: bool,
     cancelled: threading.Event,
 ) -> Verification:

@@ -1,0 +1,60 @@
+# Everything a contributor runs. `make` alone lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+NODE   := $(BIN)/python scripts/node.py
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: help setup demo test check format docs bench corpus vsix clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/.done node_modules/.done  ## the virtual environment and the Node packages
+
+# `--constraint` pins what is installed; pyproject.toml keeps ranges for users.
+$(VENV)/.done: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
+	touch $@
+
+# What the demo needs: no test tools, no Node.
+$(VENV)/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	touch $@
+
+node_modules/.done: package.json package-lock.json | $(VENV)/.done
+	$(NODE) npm ci --no-audit --no-fund
+	touch $@
+
+demo: $(VENV)/.demo  ## profile samples/slow_bert.py: costs by line, findings, fixes that were tried
+	$(BIN)/forwardlens profile samples/slow_bert.py:build
+
+test: setup  ## all tests; the real VS Code too where Chromium and code-server are present
+	$(NODE) npm run test
+	$(PYTEST)
+
+check: setup  ## lint, formatting and types, Python and TypeScript
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(NODE) npm run check
+
+format: setup  ## rewrite files in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(NODE) npm run format
+
+docs: setup  ## regenerate docs/rules from the rule files
+	$(BIN)/python -m forwardlens.rules.docs
+
+bench: setup  ## ratios against other tools, into docs/benchmarks.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+vsix: setup  ## the packaged extension, with the server and its libraries inside
+	$(BIN)/python scripts/vsix.py
+
+clean:  ## remove what can be made again
+	rm -rf $(VENV) node_modules build dist bundled artifacts *.vsix
