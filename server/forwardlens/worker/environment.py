@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import subprocess
 import sys
 
 import torch
@@ -46,7 +47,8 @@ def _processor() -> str:
 def _driver(device: torch.device) -> str | None:
     if device.type != "cuda":
         return None
-    with contextlib.suppress(Exception):
-        version = torch._C._cuda_getDriverVersion()
-        return f"{version // 1000}.{version % 1000 // 10}"
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.split()[0]
     return None

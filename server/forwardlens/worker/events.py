@@ -12,6 +12,8 @@ from .locate import MARK, Locator
 
 _MEMORY = "[memory]"
 _RUNTIME = ("cuda", "cu", "hip")
+# Launching is part of the operator that launches, and the profiler's own buffers are nobody's work.
+_PART_OF_CALLER = ("cudaLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "Activity Buffer Request")
 # Runtime calls that wait for the device: their duration is host time blocked, not work.
 _WAITS = (
     "cudaStreamSynchronize",
@@ -84,8 +86,8 @@ def collect(kineto_results, locator: Locator, starts: list[int]) -> dict:
     by_iteration = _iteration_of(starts, len(marks))
     rows = _host_rows(stream, marks, names, shapes)
     _add_device(stream.device, rows, iterations, by_iteration)
-    for mark, row, _ in rows:
-        if mark >= 0:
+    for mark, row, event in rows:
+        if mark >= 0 and not event.name().startswith(_PART_OF_CALLER):
             iterations[by_iteration[mark]]["ops"].append(row)
     for mark, size in _located(stream.memory, stream.mark_times):
         if mark >= 0 and size > 0:
@@ -113,7 +115,7 @@ def _located(timed: list[tuple[int, int]], times: list[int]) -> Iterator[tuple[i
 
 
 def _host_rows(stream: _Stream, marks, names: Names, shapes: Names) -> list[tuple[int, list, Any]]:
-    """`(mark, row, event)` of each host event, nested by time on its own thread."""
+    """`(mark, row, event)` of each host event, nested by time on its own thread. A launch shares its operator's row."""
     rows: list[tuple[int, list, Any]] = []
     open_by_thread: dict[int, list[tuple[int, int, list]]] = defaultdict(list)
     times, mark = stream.mark_times, -1
@@ -124,6 +126,9 @@ def _host_rows(stream: _Stream, marks, names: Names, shapes: Names) -> list[tupl
         open_ops = open_by_thread[event.start_thread_id()]
         while open_ops and open_ops[-1][0] <= start:
             open_ops.pop()
+        if open_ops and name.startswith(_PART_OF_CALLER):
+            rows.append((mark, open_ops[-1][2], event))
+            continue
         depth = 0
         if open_ops:
             _, parent_mark, parent = open_ops[-1]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from .case import Case, tensors
 from .channel import Channel
 from .clock import LineClock, event_costs
 from .events import collect
+from .failures import Failure
 from .locate import Locations, Locator
 from .overlay import Overlay
 from .usercode import UserCode
@@ -44,7 +46,7 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
     channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
     wall, clock = _time_and_clock(run, request.get("iterations"), synchronize, is_user, locations, channel)
     channel.progress("profile", "Profiling its operators")
-    profiled = _profile(run, one, device, synchronize, is_user, locations)
+    profiled = _profile(run, statistics.median(wall), device, synchronize, is_user, locations)
     used = {function[0] for function in locations.functions}
     return {
         "environment": environment.describe(device, bool(case.module is not None and case.module.training)),
@@ -64,11 +66,21 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
 def choose_device(case: Case, name: str | None) -> torch.device:
     """The one asked for, else the one the case is on."""
     if name:
-        return torch.device(name)
+        return _usable_device(name)
     state = [] if case.module is None else [*case.module.parameters(), *case.module.buffers()]
     for tensor in (*state, *tensors((case.args, case.kwargs))):
         return tensor.device
     return torch.device("cpu")
+
+
+def _usable_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise Failure("environment", f"this torch cannot use the device `{name}`: {reason}") from None
+    return device
 
 
 class Runner:
@@ -135,7 +147,7 @@ def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
     return runs >= MOST_RUNS or elapsed_s > TIMING_BUDGET_S
 
 
-def _profile(run, one, device, synchronize, is_user, locations) -> dict:
+def _profile(run, one: float, device, synchronize, is_user, locations) -> dict:
     locator = Locator(locations, is_user, MOST_MARKS)
     # The same profiler as torch.profiler's, whose start imports the compiler for a second (torch 2.13).
     use_device = device.type if device.type in ("cuda", "xpu") else None
@@ -153,7 +165,6 @@ def _profile(run, one, device, synchronize, is_user, locations) -> dict:
             if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
                 break
     recorded = collect(profiler.kineto_results, locator, starts)
-    recorded["entries"] = len(locator.entries)
     recorded["truncated"] = locator.full
     return recorded
 

@@ -48,6 +48,6 @@ def warm_up(run: Callable[[], object], synchronize: Callable[[], None], runs: in
     return int(statistics.median(times[-WINDOW:]))
 
 
-def repetitions(one_ns: int, budget_s: float, least: int, most: int) -> int:
+def repetitions(one_ns: float, budget_s: float, least: int, most: int) -> int:
     """How many runs of `one_ns` fit into a budget, within bounds."""
     return max(least, min(most, int(budget_s * 1e9 / max(one_ns, 1))))
