@@ -51,7 +51,7 @@ def try_edit(
 def _fields(request: RunRequest) -> dict[str, Any]:
     return {
         "entry": request.entry,
-        "workspace": str(request.workspace),
+        "workspace": str(request.workspace.resolve()),
         "target": request.target,
         "device": request.device,
         "iterations": request.iterations,
