@@ -43,6 +43,7 @@ def iteration(**changes: Any) -> dict[str, Any]:
         "places": [[MUL, 1, 1, 300], [ADD, 1, 1, 100], [CALL, 1, 1, 50], [SIN, 1, 1, 400]],
         "calls": [[OUTSIDE, 0, 850], [CALL, 1, 400]],
         "memory": [[ADD, 4096]],
+        "backward": [],
         "device_busy_ns": 0,
         **changes,
     }
@@ -140,7 +141,7 @@ def test_waiting_at_the_end_belongs_to_those_who_gave_the_device_work() -> None:
 def test_code_outside_the_workspace_is_said_not_spread() -> None:
     rows = [[OUTSIDE, 0, 0, 10 * MS, 0], [WAITING, 0, 0, 0, 0]]
     clock = {"line_ns": 0.0, "call_ns": 0.0, "iterations": [rows]}
-    none: dict[str, Any] = {"ops": [], "places": [], "calls": [], "memory": [], "device_busy_ns": 0}
+    none: dict[str, Any] = {"ops": [], "places": [], "calls": [], "memory": [], "backward": [], "device_busy_ns": 0}
     profile = attribute(recording(clock=clock, iterations=[none], functions=[], places=[], texts={}), "x")
     assert profile.lines == ()
     assert profile.unattributed_share == pytest.approx(1.0)
@@ -176,3 +177,19 @@ def test_line_that_ran_in_one_clocked_run_only_is_no_cost() -> None:
 def test_a_clock_that_disagrees_is_told() -> None:
     profile = attribute(recording(wall_ns=[20 * MS]), "x")
     assert [e.kind for e in profile.errors] == ["calibration"]
+
+
+def test_backward_is_on_the_forwards_expression_wherever_it_ran() -> None:
+    names = [*recording()["names"], "MulBackward0 (backward)"]
+    trained = iteration(
+        ops=[*iteration()["ops"], op(4, MUL, 400, 400)],
+        places=[*iteration()["places"], [OUTSIDE, 0, 0, 500]],
+        backward=[[OUTSIDE, MUL, 400]],
+    )
+    profile = attribute(recording(iterations=[trained], names=names), "x")
+    mul = next(c for c in profile.lines if c.span.column == 12)
+    assert mul.backward_ms == pytest.approx(0.5 * 400 / 500)
+    assert mul.self_ms == pytest.approx(3.0 + mul.backward_ms)
+    assert profile.unattributed_share == pytest.approx(0.01)
+    assert {o.name: o.total_ms for o in mul.ops}["MulBackward0 (backward)"] == pytest.approx(mul.backward_ms)
+    assert sum(c.self_ms for c in profile.lines) == pytest.approx(9.9)

@@ -22,6 +22,8 @@ RawOp = tuple[int, int, int, int, int, int, int, int, int]
 RawPlaceRuns = tuple[int, int, int, int]
 # A place, a user function it called, and that call's span.
 RawCall = tuple[int, int, int]
+# A place that ran, a place whose backward it ran, and how long.
+RawBackward = tuple[int, int, int]
 # A function, a line, hits, own time, and Python calls into code that is not the user's.
 RawClockRow = tuple[int, int, int, int, int]
 
@@ -33,6 +35,7 @@ class RawIteration(TypedDict):
     places: list[RawPlaceRuns]
     calls: list[RawCall]
     memory: list[tuple[int, int]]
+    backward: list[RawBackward]
     device_busy_ns: int
 
 

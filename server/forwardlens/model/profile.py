@@ -52,6 +52,7 @@ class ExpressionCost:
     `self_ms` is this expression alone, `total_ms` adds the user functions it calls, `share` is `self_ms` over
     the forward's median. `calls` counts its runs in a forward; `calls_per_entry` is the largest number of runs
     inside one call of the enclosing function, which is what tells a loop from a helper called often.
+    `backward_ms` is the part of `self_ms` that its backward took, wherever it ran.
     """
 
     span: Span
@@ -65,6 +66,7 @@ class ExpressionCost:
     blocked_ms: float
     alloc_bytes: int
     ops: tuple[OpCost, ...] = ()
+    backward_ms: float = 0.0
 
     def op_calls(self, *names: str) -> int:
         """How often any of the operators `names` (as in `aten::where`) ran here in one forward."""

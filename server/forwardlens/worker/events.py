@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from .locate import MARK, Locator
@@ -22,6 +23,7 @@ _WAITS = (
     "hipStreamSynchronize",
     "hipDeviceSynchronize",
 )
+_BACKWARD = "autograd::engine::evaluate_function: "
 _NAME, _PLACE, _ENTRY, _DEPTH, _TOTAL, _SELF, _SHAPES, _DEVICE, _BLOCKED = range(9)
 
 
@@ -72,34 +74,50 @@ def _cpu_device_type():
 _CPU = _cpu_device_type()
 
 
+@dataclass
+class _HostOp:
+    """A host event in the nest of its thread.
+
+    `mark` was in force when it started, `where` is the mark of the expression it belongs to: the same, but for backward
+    operators, which belong to their forward's.
+    """
+
+    event: Any
+    name: str
+    end: int
+    mark: int
+    where: int
+    row: list[int]
+    backward: bool
+
+
 def collect(kineto_results, locator: Locator, starts: list[int]) -> dict:
     """The profile part of a recording; the server's `attribution/recording.py` says what each column means.
 
     `starts` holds the index of each iteration's first mark. Raises `RuntimeError` if the profiler lost marks.
     """
     stream = _Stream(kineto_results)
-    marks = locator.marks
-    if len(stream.mark_times) != len(marks):
-        raise RuntimeError(f"the profiler kept {len(stream.mark_times)} of {len(marks)} marks")
-    names, shapes = Names(), Names()
-    iterations: list[dict] = [{"ops": [], "memory": [], "device_busy_ns": 0} for _ in starts]
+    marks, times = locator.marks, stream.mark_times
+    if len(times) != len(marks):
+        raise RuntimeError(f"the profiler kept {len(times)} of {len(marks)} marks")
     by_iteration = _iteration_of(starts, len(marks))
-    rows = _host_rows(stream, marks, names, shapes)
-    _add_device(stream.device, rows, iterations, by_iteration)
-    for mark, row, event in rows:
-        if mark >= 0 and not event.name().startswith(_PART_OF_CALLER):
-            iterations[by_iteration[mark]]["ops"].append(row)
-    for mark, size in _located(stream.memory, stream.mark_times):
+    nest = _Nest(marks, times)
+    for start, minus_duration, _, event in stream.host:
+        nest.add(event, start, -minus_duration)
+    busy = _add_device(stream.device, nest.ops, by_iteration)
+    iterations: list[dict] = [{"ops": [], "memory": [], "device_busy_ns": busy[n]} for n in range(len(starts))]
+    for op in nest.ops:
+        if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER):
+            iterations[by_iteration[op.mark]]["ops"].append(op.row)
+    for mark, size in _located(stream.memory, times):
         if mark >= 0 and size > 0:
             iterations[by_iteration[mark]]["memory"].append([marks[mark][0], size])
-    for iteration, (first, after) in zip(iterations, _ranges(starts, len(marks)), strict=True):
-        iteration["places"] = _places(locator, stream.mark_times, first, after)
-        iteration["calls"] = _calls(locator, stream.mark_times, first, after)
-    return {"names": names.values, "shapes": names_to_lists(shapes), "iterations": iterations}
-
-
-def names_to_lists(shapes: Names) -> list[list[list[int]]]:
-    return [[list(shape) for shape in call] for call in shapes.values]
+    for number, (first, after) in enumerate(_ranges(starts, len(marks))):
+        iterations[number]["places"] = _places(locator, times, first, after)
+        iterations[number]["calls"] = _calls(locator, times, first, after)
+        iterations[number]["backward"] = _backward(nest.ops, marks, first, after)
+    shapes = [[list(shape) for shape in call] for call in nest.shapes.values]
+    return {"names": nest.names.values, "shapes": shapes, "iterations": iterations}
 
 
 def _ranges(starts: list[int], end: int) -> Iterator[tuple[int, int]]:
@@ -114,48 +132,75 @@ def _located(timed: list[tuple[int, int]], times: list[int]) -> Iterator[tuple[i
     return ((bisect_right(times, time) - 1, value) for time, value in timed)
 
 
-def _host_rows(stream: _Stream, marks, names: Names, shapes: Names) -> list[tuple[int, list, Any]]:
-    """`(mark, row, event)` of each host event, nested by time on its own thread. A launch shares its operator's row."""
-    rows: list[tuple[int, list, Any]] = []
-    open_by_thread: dict[int, list[tuple[int, int, list]]] = defaultdict(list)
-    times, mark = stream.mark_times, -1
-    for start, minus_duration, _, event in stream.host:
-        while mark + 1 < len(times) and times[mark + 1] <= start:
-            mark += 1
-        name, duration = event.name(), -minus_duration
-        open_ops = open_by_thread[event.start_thread_id()]
-        while open_ops and open_ops[-1][0] <= start:
+class _Nest:
+    """Host events by time of start become operators inside operators, thread by thread."""
+
+    def __init__(self, marks: list[tuple[int, int, bool]], times: list[int]) -> None:
+        self.ops: list[_HostOp] = []
+        self.names, self.shapes = Names(), Names()
+        self._marks, self._times, self._mark = marks, times, -1
+        self._open: dict[int, list[_HostOp]] = defaultdict(list)
+        self._forward: dict[int, int] = {}
+        self._last_backward = -1
+
+    def add(self, event, start: int, duration: int) -> None:
+        while self._mark + 1 < len(self._times) and self._times[self._mark + 1] <= start:
+            self._mark += 1
+        open_ops = self._open[event.start_thread_id()]
+        while open_ops and open_ops[-1].end <= start:
             open_ops.pop()
-        if open_ops and name.startswith(_PART_OF_CALLER):
-            rows.append((mark, open_ops[-1][2], event))
-            continue
-        depth = 0
-        if open_ops:
-            _, parent_mark, parent = open_ops[-1]
-            parent[_SELF] -= duration
-            depth = parent[_DEPTH] + 1 if parent_mark == mark else 0
-        place, entry = marks[mark][:2] if mark >= 0 else (-1, -1)
-        shape = tuple(tuple(s) for s in event.shapes()) if name.startswith("aten::") else ()
+        parent = open_ops[-1] if open_ops else None
+        name = event.name()
+        if parent is not None and name.startswith(_PART_OF_CALLER):
+            self.ops.append(_HostOp(event, name, parent.end, parent.mark, parent.where, parent.row, parent.backward))
+            return
+        starts_backward = name.startswith(_BACKWARD)
+        if parent is not None and parent.backward and parent.name == name:
+            return  # the engine's wrapper and the function it evaluates are one to a reader
+        # User code that runs inside a backward, such as a checkpoint's second forward, has marks of its own.
+        inherits = parent is not None and parent.backward and parent.mark == self._mark
+        where = self._where(event, parent if inherits else None, starts_backward)
+        backward = starts_backward or inherits
+        op = self._op(event, name.removeprefix(_BACKWARD), start + duration, where, parent, backward)
+        if parent is not None:
+            parent.row[_SELF] -= duration
+        self.ops.append(op)
+        open_ops.append(op)
+
+    def _where(self, event, backward_parent: _HostOp | None, starts_backward: bool) -> int:
+        sequence = event.sequence_nr()
+        if starts_backward:
+            # What accumulates a gradient has no forward of its own; it follows the operator whose gradient it takes.
+            self._last_backward = self._forward.get(sequence, self._last_backward)
+            return self._last_backward if self._last_backward >= 0 else self._mark
+        if backward_parent is not None:
+            return backward_parent.where
+        if sequence >= 0:
+            self._forward[sequence] = self._mark  # the last operator with a number is the one that records the node
+        return self._mark
+
+    def _op(self, event, name: str, end: int, where: int, parent: _HostOp | None, backward: bool) -> _HostOp:
+        depth = parent.row[_DEPTH] + 1 if parent is not None and parent.where == where else 0
+        place, entry = self._marks[where][:2] if where >= 0 else (-1, -1)
+        shapes = tuple(tuple(s) for s in event.shapes()) if name.startswith("aten::") else ()
+        duration = event.duration_ns()
         blocked = duration if name in _WAITS else 0
-        row = [names(name), place, entry, depth, duration, duration, shapes(shape), 0, blocked]
-        rows.append((mark, row, event))
-        open_ops.append((start + duration, mark, row))
-    return rows
+        label = self.names(f"{name} (backward)" if backward else name)
+        row = [label, place, entry, depth, duration, duration, self.shapes(shapes), 0, blocked]
+        return _HostOp(event, name, end, self._mark, where, row, backward)
 
 
-def _add_device(device, rows, iterations: list[dict], by_iteration: list[int]) -> None:
-    """Give each kernel's and copy's time to the host event that launched it, wherever it ran in time."""
-    launches = {e.correlation_id(): (mark, row) for mark, row, e in rows if e.name().startswith(_RUNTIME)}
-    operators = {e.correlation_id(): (mark, row) for mark, row, e in rows if not e.name().startswith(_RUNTIME)}
+def _add_device(device, ops: list[_HostOp], by_iteration: list[int]) -> dict[int, int]:
+    """Give each kernel's and copy's time to the operator that launched it; the device's busy time by iteration."""
+    launches = {op.event.correlation_id(): op for op in ops if op.name.startswith(_RUNTIME)}
+    operators = {op.event.correlation_id(): op for op in ops if not op.name.startswith(_RUNTIME)}
     busy: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for event in device:
-        mark, row = launches.get(event.correlation_id()) or operators.get(event.linked_correlation_id()) or (-1, None)
-        if row is None or mark < 0:
-            continue
-        row[_DEVICE] += event.duration_ns()
-        busy[by_iteration[mark]].append((event.start_ns(), event.start_ns() + event.duration_ns()))
-    for number, intervals in busy.items():
-        iterations[number]["device_busy_ns"] = _union(sorted(intervals))
+        op = launches.get(event.correlation_id()) or operators.get(event.linked_correlation_id())
+        if op is not None and op.mark >= 0:
+            op.row[_DEVICE] += event.duration_ns()
+            busy[by_iteration[op.mark]].append((event.start_ns(), event.start_ns() + event.duration_ns()))
+    return defaultdict(int, {number: _union(sorted(intervals)) for number, intervals in busy.items()})
 
 
 def _union(intervals: list[tuple[int, int]]) -> int:
@@ -195,3 +240,12 @@ def _calls(locator: Locator, times: list[int], first: int, after: int) -> list[l
         calls[place, function] += inside[entry]
         inside[caller] += inside[entry]
     return [[place, function, span] for (place, function), span in calls.items()]
+
+
+def _backward(ops: list[_HostOp], marks, first: int, after: int) -> list[list[int]]:
+    """Rows `[running place, forward's place, ns]`: backward work done while one place ran, for another's sake."""
+    moved: dict[tuple[int, int], int] = defaultdict(int)
+    for op in ops:
+        if op.backward and first <= op.mark < after and op.row[_DEPTH] == 0 and op.where >= 0:
+            moved[marks[op.mark][0], marks[op.where][0]] += op.row[_TOTAL]
+    return [[running, place, span] for (running, place), span in moved.items()]

@@ -118,7 +118,7 @@ class Locator:
         self._mark = torch._C._profiler._RecordFunctionFast(MARK)
 
     def run(self, function: Callable[[], object]) -> object:
-        """One forward with marks on; the first mark is an outside one, which tells iterations apart."""
+        """One forward with marks on, between two outside marks that tell iterations apart."""
         self._leave_mark(OUTSIDE, OUTSIDE, False)
         previous = sys.gettrace()
         sys.settrace(self._on_call)
@@ -127,6 +127,7 @@ class Locator:
         finally:
             sys.settrace(previous)
             del self._stack[1:]
+            self._leave_mark(OUTSIDE, OUTSIDE, True)
 
     def _leave_mark(self, place: int, entry: int, resumed: bool) -> None:
         self.marks.append((place, entry, resumed))

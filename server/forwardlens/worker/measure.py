@@ -176,7 +176,7 @@ def _grad_use(case: Case, run, names: list[str]) -> dict:
         "inference_mode": any(t.is_inference() for t in tensors(output)),
         "training": bool(case.module is not None and case.module.training),
         "outputs_require_grad": any(t.requires_grad for t in tensors(output)),
-        "backward_ran": any(name.startswith("autograd::engine") for name in names),
+        "backward_ran": any(name.endswith("(backward)") for name in names),
     }
 
 
