@@ -1,0 +1,96 @@
+"""What is measured: the samples in several sizes, and a model that is all large operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from forwardlens.attribution.attribute import attribute
+from forwardlens.attribution.recording import Recording
+from forwardlens.model import Profile
+from forwardlens.runner.request import RunRequest
+from forwardlens.runner.runner import record, start_worker
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples"
+MODELS = Path(__file__).parent / "models"
+
+_UNTRACED = """
+import json, statistics, sys, time
+sys.path.insert(0, sys.argv[1])
+import importlib, torch
+model, args = importlib.import_module(sys.argv[2]).build()
+def once():
+    start = time.perf_counter()
+    model(*args)
+    return 1e3 * (time.perf_counter() - start)
+budget = time.perf_counter() + 3
+times = [once() for _ in range(5)]
+times = []
+while len(times) < 7 or (time.perf_counter() < budget and len(times) < 200):
+    times.append(once())
+print(json.dumps(statistics.median(times)))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    file: Path
+    # The workspace, whose code counts as the user's.
+    folder: Path = ROOT
+
+    @property
+    def entry(self) -> str:
+        return f"{self.file.relative_to(self.folder).as_posix()}:build"
+
+    @property
+    def import_from(self) -> list[str]:
+        """The folder to import from and the module's name, for a process without us."""
+        return [str(self.file.parent), self.file.stem]
+
+
+SLOW_BERT = Program("slow_bert", SAMPLES / "slow_bert.py")
+PROGRAMS = (
+    Program("tiny_mlp", MODELS / "tiny_mlp.py"),
+    SLOW_BERT,
+    Program("slow_bert_fixed", SAMPLES / "slow_bert_fixed.py"),
+    Program("slow_segmenter", SAMPLES / "slow_segmenter.py"),
+    Program("slow_tagger", SAMPLES / "slow_tagger.py"),
+    Program("slow_bert, 6 layers of 768", MODELS / "large_bert.py"),
+    Program("wide_mlp", MODELS / "wide_mlp.py"),
+)
+
+
+def untraced_ms(program: Program) -> float:
+    """Median milliseconds of the forward in a process of its own that knows nothing of us."""
+    command = [sys.executable, "-c", _UNTRACED, *program.import_from]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def recorded(program: Program) -> Recording:
+    request = RunRequest(program.entry, program.folder, device="cpu")
+    never = threading.Event()
+    with start_worker(request, lambda _: None, never) as worker:
+        return record(worker, request, lambda _: None, never)
+
+
+def profiled(program: Program) -> Profile:
+    return attribute(recorded(program), program.entry)
+
+
+def processor() -> str:
+    done = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
+    names = [line.partition(":")[2].strip() for line in done.splitlines() if line.startswith("Model name")]
+    return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores"
+
+
+def torch_version() -> str:
+    code = "import torch; print(torch.__version__)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
