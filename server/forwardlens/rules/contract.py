@@ -34,7 +34,8 @@ class Example:
 class Match:
     """What `find` yields: a finding without the fields the engine fills in (severity, rule name, cap).
 
-    `share` is the share of the forward that the fault holds, 0 to 1.
+    `share` is the share of the forward that the fault holds, 0 to 1. `severity` is given only where the share does
+    not tell how much the fault matters, such as one whose cost is spread over the whole forward.
     """
 
     span: Span
@@ -43,6 +44,7 @@ class Match:
     evidence: Evidence
     related: tuple[Related, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,20 @@ class Rule(ABC):
     `drops_graph` says that its fixes end autograd on purpose, so outputs without a graph count as equal.
     The class docstring is the documentation page, in Markdown, with the headings
     `What it does`, `Why it costs`, `When to ignore it` and `Fix safety`.
+
+    `threshold_factor` scales the smallest share worth a finding: 1 is the setting as it is, 0 lets every finding
+    through. With `threshold_of_rest` the share is compared with what the costlier findings with a fix leave of the
+    forward, for faults that matter once those are gone.
+
+    `drops_graph` says that the rule's fixes keep the values and give up the autograd graph on purpose, so that
+    gradients are not compared when one is tried.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     highest: ClassVar[Severity] = "warning"
+    threshold_factor: ClassVar[float] = 1.0
+    threshold_of_rest: ClassVar[bool] = False
     drops_graph: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]]
 

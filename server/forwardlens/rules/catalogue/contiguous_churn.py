@@ -1,0 +1,232 @@
+"""Copies made only to change the memory layout, for readers that do not care."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import Edit, ExpressionCost, Fix
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.source.rewrite import checked, edit_between, has_comment, offsets, replace_statements, stands_alone
+
+
+class ContiguousChurn(Rule):
+    """## What it does
+    Finds `.contiguous()` calls that really copied, although every reader of the copy works on any layout: matrix
+    products, elementwise operators, reductions, another `transpose`.
+
+    ## Why it costs
+    The copy reads and writes the whole tensor and allocates a new one. Operators with strided inputs do the same work
+    without it.
+
+    ## When to ignore it
+    A `.contiguous()` on a tensor that already is contiguous does nothing, and the copy in front of `view` or
+    `reshape` is needed: neither is reported. Some kernels are faster on contiguous inputs, so the fix is only worth
+    keeping where it was measured to be.
+
+    ## Fix safety
+    The fix is offered as safe if all readers are known, none of them needs the layout, the value does not leave the
+    function except through a reduction, and neither the copy nor its source is written to. A helper whose result is
+    the copy is followed to the places in its file that call it.
+    """
+
+    name: ClassVar[str] = "contiguous-churn"
+    summary: ClassVar[str] = "A copy for a layout that no reader needs"
+    # Copies are small beside the loops they often stand next to, and matter once those are gone.
+    threshold_factor: ClassVar[float] = 0.25
+    threshold_of_rest: ClassVar[bool] = True
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "elementwise-chain",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(32))
+
+    def forward(self, x):
+        y = x.transpose(1, 2).contiguous()  #!
+        y = y * self.gain
+        return y.sum(dim=1)
+
+
+def build():
+    return Gate(), (torch.randn(8, 32, 200),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(32))
+
+    def forward(self, x):
+        y = x.transpose(1, 2)
+        y = y * self.gain
+        return y.sum(dim=1)
+
+
+def build():
+    return Gate(), (torch.randn(8, 32, 200),)
+""",
+        ),
+        Example(
+            "split-heads",
+            """\
+import torch
+from torch import nn
+
+
+class Scores(nn.Module):
+    def heads(self, x):
+        b, s, d = x.shape
+        return x.view(b, s, 4, d // 4).permute(0, 2, 1, 3).contiguous()  #!
+
+    def forward(self, x):
+        q, k = self.heads(x), self.heads(x + 1)
+        return torch.matmul(q, k.transpose(-1, -2).contiguous())  #!
+
+
+def build():
+    return Scores(), (torch.randn(2, 64, 64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Scores(nn.Module):
+    def heads(self, x):
+        b, s, d = x.shape
+        return x.view(b, s, 4, d // 4).permute(0, 2, 1, 3)
+
+    def forward(self, x):
+        q, k = self.heads(x), self.heads(x + 1)
+        return torch.matmul(q, k.transpose(-1, -2))
+
+
+def build():
+    return Scores(), (torch.randn(2, 64, 64),)
+""",
+        ),
+        Example(
+            "view-needs-it",
+            """\
+import torch
+from torch import nn
+
+
+class Merge(nn.Module):
+    def forward(self, context):
+        b, h, n, d = context.shape
+        flat = context.transpose(1, 2).contiguous()
+        return flat.view(b, n, h * d).relu()
+
+
+def build():
+    return Merge(), (torch.randn(4, 8, 64, 16),)
+""",
+        ),
+        Example(
+            "leaves-the-function",
+            """\
+import torch
+from torch import nn
+
+
+class Swap(nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2).contiguous()
+
+
+def build():
+    return Swap(), (torch.randn(4, 64, 64),)
+""",
+        ),
+        Example(
+            "written-to-later",
+            """\
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def forward(self, x):
+        y = x.transpose(1, 2).contiguous()
+        y[:, 0] = 0.0
+        return (x.sum(dim=1), y.sum(dim=1))
+
+
+def build():
+    return Shift(), (torch.randn(4, 64, 64),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        for node, cost in sites.items():
+            if isinstance(node, ast.Call) and _is_plain_contiguous(node) and cost.op_calls("aten::copy_"):
+                match = _match(sites, node, cost)
+                if match is not None:
+                    yield match
+
+
+def _is_plain_contiguous(node: ast.Call) -> bool:
+    return (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "contiguous" and not node.args and not node.keywords
+    )
+
+
+def _match(sites: Sites, node: ast.Call, cost: ExpressionCost) -> Match | None:
+    readers = LayoutReaders(sites)
+    try:
+        readers.follow(node)
+        require_no_writes(readers, node)
+    except LayoutMattersError:
+        return None
+    edits = _without_call(sites, node)
+    if not readers.readers or edits is None:
+        return None
+    copies = max(cost.op_calls("aten::clone"), 1)
+    times = "once" if copies == 1 else f"{copies} times"
+    return Match(
+        sites.source.span(node),
+        f"this copies its tensor {times} in one forward, {percent(cost.share)} of it, "
+        "for readers that work on any memory layout",
+        cost.share,
+        {"copies": copies},
+        (),
+        (Fix("Drop the copy", "safe", edits),),
+    )
+
+
+def _without_call(sites: Sites, node: ast.Call) -> tuple[Edit, ...] | None:
+    """Remove `.contiguous()`; all of `y = y.contiguous()`, which would be left as `y = y`."""
+    assert isinstance(node.func, ast.Attribute)
+    source, tree = sites.source, sites.tree
+    value = node.func.value
+    statement = tree.parent(node)
+    if isinstance(statement, ast.Assign) and isinstance(value, ast.Name) and stands_alone(tree, statement):
+        names = [t.id for t in statement.targets if isinstance(t, ast.Name)]
+        if names == [value.id] and len(tree.block(statement)) > 1 and "#" not in source.line(statement.lineno):
+            return checked(source, [replace_statements(tree, [statement], [])])
+    start, end = offsets(source, value)[1], offsets(source, node)[1]
+    # A parenthesis around the value stays: it closes behind the value, in front of the dot.
+    dot = source.text.rindex(".", start, end)
+    start = len(source.text[:dot].rstrip())
+    if has_comment(source, start, end):
+        return None
+    return checked(source, [edit_between(source, start, end, "")])

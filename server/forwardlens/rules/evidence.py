@@ -1,0 +1,140 @@
+"""Where costs meet source: the cost of a node, of everything inside it, and the ranks that the run saw."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from forwardlens.model import ExpressionCost, OpCost, Shape
+from forwardlens.rules.contract import Context
+from forwardlens.source.tree import Tree, tree_of
+
+# Python operators and the operator that runs for them, with the operands in source order.
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+    ast.Pow: "pow",
+    ast.BitAnd: "__and__ bitwise_and",
+    ast.BitOr: "__or__ bitwise_or",
+    ast.BitXor: "__xor__ bitwise_xor",
+}
+# A comparison with the tensor on the right runs the mirrored operator.
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Gt: "gt lt",
+    ast.GtE: "ge le",
+    ast.Lt: "lt gt",
+    ast.LtE: "le ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+
+class Sites:
+    """The costs of one file of a profile, by the node that they belong to."""
+
+    def __init__(self, context: Context, tree: Tree) -> None:
+        self.context = context
+        self.tree = tree
+        self.source = context.source
+        self._by_node: dict[ast.AST, ExpressionCost] = {}
+        for cost in context.costs:
+            nodes = tree.at(cost.span)
+            # A statement that is only an expression stands where the expression stands.
+            node = next((n for n in nodes if isinstance(n, ast.expr)), nodes[0] if nodes else None)
+            if node is not None:
+                self._by_node[node] = cost
+
+    def cost(self, node: ast.AST) -> ExpressionCost | None:
+        """What exactly this node paid, without the nodes inside it."""
+        return self._by_node.get(node)
+
+    def inside(self, node: ast.AST) -> Iterator[tuple[ast.AST, ExpressionCost]]:
+        """The costs of `node` and of the nodes inside it, each once."""
+        seen: set[int] = set()
+        for below in ast.walk(node):
+            cost = self._by_node.get(below)
+            if cost is not None and id(cost) not in seen:
+                seen.add(id(cost))
+                yield below, cost
+
+    def share(self, *nodes: ast.AST) -> float:
+        """The share of the forward spent in `nodes`, everything inside them included."""
+        costs = {id(cost): cost.share for node in nodes for _, cost in self.inside(node)}
+        return sum(costs.values())
+
+    def items(self) -> Iterator[tuple[ast.AST, ExpressionCost]]:
+        yield from self._by_node.items()
+
+    def op(self, node: ast.AST, *names: str) -> OpCost | None:
+        """The outermost operator of one of these names that ran for exactly this node."""
+        cost = self.cost(node)
+        return next((op for op in cost.ops if op.outermost and op.name in names), None) if cost else None
+
+    def outermost(self, node: ast.AST) -> frozenset[str]:
+        """The names of the operators that `node` itself called."""
+        cost = self.cost(node)
+        return frozenset(op.name for op in cost.ops if op.outermost) if cost else frozenset()
+
+    def operands(self, node: ast.AST) -> tuple[Shape, ...] | None:
+        """The shapes of the two operands of a binary operator or a comparison.
+
+        In source order, or the other way round where the tensor on the right ran the operator.
+        """
+        if isinstance(node, ast.BinOp):
+            names = _BINARY.get(type(node.op), "").split()
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            names = _COMPARE.get(type(node.ops[0]), "").split()
+        else:
+            return None
+        op = self.op(node, *(f"aten::{name}" for name in names))
+        return op.shapes[:2] if op is not None and len(op.shapes) >= 2 else None
+
+    def base_rank(self, node: ast.Subscript) -> int | None:
+        """The rank of `x` in `x[...]`, from the operators that indexing ran. None if they do not tell."""
+        items = index_items(node)
+        numbers = [n for n, item in enumerate(items) if not isinstance(item, (ast.Slice, ast.Constant))]
+        nones = [n for n, item in enumerate(items) if isinstance(item, ast.Constant) and item.value is None]
+        # Items are applied from the left: every None in front of a number has already added a dimension.
+        select = self.op(node, "aten::select")
+        if len(numbers) == 1 and select is not None and select.shapes and not _has_literal(items):
+            return len(select.shapes[0]) - sum(n < numbers[0] for n in nones)
+        cost = self.cost(node)
+        names = {"aten::select", "aten::slice", "aten::index"}
+        ranks = [len(o.shapes[0]) for o in cost.ops if o.outermost and o.name in names and o.shapes] if cost else []
+        return max(ranks) if ranks and not nones else None
+
+
+def _has_literal(items: Iterable[ast.expr]) -> bool:
+    """Whether an item is a number literal, which takes a dimension away as well."""
+    return any(isinstance(i, ast.UnaryOp) or (isinstance(i, ast.Constant) and type(i.value) is int) for i in items)
+
+
+def index_items(node: ast.Subscript) -> list[ast.expr]:
+    """The items between the brackets: two for `x[:, t]`."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def sites_of(context: Context) -> Sites | None:
+    tree = tree_of(context.source)
+    return None if tree is None else Sites(context, tree)
+
+
+def by_loop(sites: Sites, nodes: Iterable[ast.AST]) -> dict[ast.AST, list[ast.AST]]:
+    """`nodes` grouped by the innermost loop around each. Those in no loop are left out."""
+    groups: dict[ast.AST, list[ast.AST]] = defaultdict(list)
+    for node in nodes:
+        loop = next(sites.tree.loops(node), None)
+        if loop is not None:
+            groups[loop].append(node)
+    return groups
+
+
+def percent(share: float) -> str:
+    """`71 %`, with a digit more where that would say nothing."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 9.5 else f"{value:.1f} %" if value >= 0.1 else "under 0.1 %"

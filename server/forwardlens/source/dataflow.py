@@ -1,0 +1,312 @@
+"""What statements read, bind and change.
+
+Answers are about names and dotted places (`scores`, `self.cache`). They err towards "reads" and "changes": a fix is
+only safe when nothing here speaks against it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from forwardlens.source.tree import Function, Tree, dotted
+
+# Containers' methods that change them.
+_CONTAINER_CHANGES = frozenset(
+    {"append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "popleft", "appendleft", "sort"}
+)
+# Attributes that are facts about a tensor: reading them reads no element.
+METADATA = frozenset(
+    {"shape", "size", "dtype", "device", "ndim", "dim", "numel", "requires_grad", "is_cuda", "layout", "nelement"}
+)
+
+
+def names_read(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def names_bound(node: ast.AST) -> set[str]:
+    """Names that `node` may bind in the function it stands in, comprehension variables included."""
+    found: set[str] = set()
+    for n in ast.walk(node):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del)):
+            found.add(n.id)
+        elif isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)) and n.name:
+            found.add(n.name)
+        elif isinstance(n, ast.alias):
+            found.add((n.asname or n.name).split(".")[0])
+    return found
+
+
+def root(node: ast.AST) -> str | None:
+    """The dotted place an expression reaches into: `scores` for `scores[:, 0].view(-1)`."""
+    while True:
+        place = dotted(node)
+        if place is not None:
+            return place
+        if isinstance(node, (ast.Subscript, ast.Attribute, ast.Starred)):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            return None
+
+
+def is_inplace(name: str) -> bool:
+    """PyTorch's convention: `mul_` changes its receiver. `requires_grad_` and dunders are something else."""
+    return name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+
+
+def changes(node: ast.AST) -> Iterator[tuple[ast.AST, str | None]]:
+    """Every (node, place) where `node` changes an object in place; place None if it is unclear which."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.AugAssign):
+            yield n, root(n.target)
+        elif isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del)):
+            yield n, (dotted(n) if isinstance(n, ast.Attribute) else None) or root(n)
+        elif isinstance(n, ast.Call):
+            yield from _call_changes(n)
+
+
+def _call_changes(call: ast.Call) -> Iterator[tuple[ast.AST, str | None]]:
+    if isinstance(call.func, ast.Attribute) and (is_inplace(call.func.attr) or call.func.attr in _CONTAINER_CHANGES):
+        receiver = root(call.func.value)
+        if receiver is not None and receiver.split(".")[0] in {"torch", "F", "nn", "init"}:
+            # `nn.init.normal_(w)`, `torch.relu_(x)`: the function changes its first argument.
+            yield call, root(call.args[0]) if call.args else None
+        else:
+            yield call, receiver
+    for keyword in call.keywords:
+        if keyword.arg == "out":
+            yield call, root(keyword.value)
+        elif keyword.arg == "inplace":
+            yield call, root(call.args[0]) if call.args else None
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two dotted places may be the same object or one part of the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+# Calls whose result shares no memory with their arguments. Anything else may hand back what it was given.
+_FRESH = frozenset(
+    """arange zeros ones full empty rand randn randint tensor eye linspace zeros_like ones_like full_like empty_like
+    rand_like randn_like cat stack concat where matmul bmm mm addmm einsum softmax log_softmax clone sum mean amax amin
+    argmax argmin cumsum exp log sqrt tanh sigmoid relu gelu silu add sub mul div pow masked_fill embedding linear
+    size len range int float tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne
+    logical_and logical_or logical_not isnan isinf list tuple any all new_zeros new_ones new_empty new_full new_tensor
+    baddbmm""".split()
+)
+
+
+def may_alias(node: ast.expr) -> set[str]:
+    """The places that the value of an expression may share memory with."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        place = dotted(node)
+        if isinstance(node, ast.Attribute) and node.attr in METADATA:
+            return set()
+        return {place} if place is not None else may_alias_of_part(node)
+    if isinstance(node, (ast.Subscript, ast.Starred, ast.NamedExpr)):
+        return may_alias(node.value)
+    if isinstance(node, ast.IfExp):
+        return may_alias(node.body) | may_alias(node.orelse)
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return {place for element in node.elts for place in may_alias(element)}
+    if isinstance(node, ast.Call):
+        return _call_alias(node)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+        return may_alias(node.elt) | {place for g in node.generators for place in may_alias(g.iter)}
+    if isinstance(node, ast.BoolOp):
+        return {place for value in node.values for place in may_alias(value)}
+    return set()
+
+
+def may_alias_of_part(node: ast.expr) -> set[str]:
+    place = root(node)
+    return set() if place is None else {place}
+
+
+def _call_alias(call: ast.Call) -> set[str]:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
+    if name in _FRESH:
+        return set()
+    found = {place for arg in call.args for place in may_alias(arg)}
+    found |= {place for keyword in call.keywords for place in may_alias(keyword.value)}
+    if isinstance(call.func, ast.Attribute) and not _is_namespace(call.func.value):
+        found |= may_alias(call.func.value)
+    return found
+
+
+def _is_namespace(node: ast.expr) -> bool:
+    """`torch`, `F`, `self.layers[0]` as in `self.word(x)`: the callee itself is not part of the result."""
+    place = dotted(node)
+    return place is not None and place.split(".")[0] in {"torch", "F", "nn", "math", "np", "self"}
+
+
+def aliases(function: ast.AST, place: str) -> set[str]:
+    """All places in `function` that may share memory with `place`, itself included. Ignores the order of statements."""
+    links = [
+        ({p for t in targets for p in may_alias(t)}, may_alias(value))
+        for node in ast.walk(function)
+        for targets, value in _bindings_of(node)
+    ]
+    known = {place}
+    while True:
+        grown = set(known)
+        for targets, values in links:
+            if any(overlap(p, k) for p in targets | values for k in known):
+                grown |= {p for p in targets | values if p in targets or any(overlap(p, k) for k in known)}
+                if any(overlap(p, k) for p in targets for k in known):
+                    grown |= values
+        if grown == known:
+            return known
+        known = grown
+
+
+def _bindings_of(node: ast.AST) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
+    """The targets that a node binds, with the value that each group of them gets something of."""
+    if isinstance(node, ast.Assign):
+        # `x[i] = y` copies elements: it ties no memory of tensors together.
+        yield [t for t in node.targets if not isinstance(t, ast.Subscript)], node.value
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield [node.target], node.value
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield from _loop_bindings(node.target, node.iter)
+
+
+def _loop_bindings(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
+    """`for a, b in zip(x, y)` ties a to x and b to y, but not x to y."""
+    called = iterable.func.id if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) else None
+    parts = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else []
+    if isinstance(iterable, ast.Call) and called == "zip" and len(parts) == len(iterable.args):
+        for part, value in zip(parts, iterable.args, strict=True):
+            yield [part], value
+    elif isinstance(iterable, ast.Call) and called == "enumerate" and len(parts) == 2 and iterable.args:
+        yield from _loop_bindings(parts[1], iterable.args[0])
+    else:
+        yield [target], iterable
+
+
+def bindings(function: Function, name: str) -> list[ast.AST]:
+    """The places in `function` that give `name` a value: its argument, and every store or deletion."""
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    found: list[ast.AST] = [a for a in every if a is not None and a.arg == name]
+    stores = (n for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    return [*found, *(n for n in stores if n.id == name)]
+
+
+def definition(tree: Tree, function: Function, name: str) -> ast.Assign | None:
+    """The only assignment that gives `name` its value in `function`."""
+    found = bindings(function, name)
+    if len(found) != 1:
+        return None
+    statement = next((a for a in tree.ancestors(found[0]) if isinstance(a, ast.stmt)), None)
+    return statement if isinstance(statement, ast.Assign) else None
+
+
+def read_after(tree: Tree, statement: ast.stmt, name: str) -> bool:
+    """Whether the value that `name` has after `statement` may be read before `name` gets another one."""
+    inner: ast.stmt = statement
+    while True:
+        block = tree.block(inner)
+        answer = _first_touch(block[block.index(inner) + 1 :], name)
+        if answer is not None:
+            return answer == "read"
+        parent = tree.parent(inner)
+        if isinstance(parent, (ast.For, ast.AsyncFor, ast.While)):
+            # The next round may read it before it is bound again.
+            around = _first_touch([parent], name) if inner in parent.body else None
+            if around == "read":
+                return True
+        if not isinstance(parent, ast.stmt) or isinstance(parent, Function | ast.ClassDef):
+            return _read_in_nested_functions(tree, statement, name)
+        inner = parent
+
+
+def _read_in_nested_functions(tree: Tree, statement: ast.stmt, name: str) -> bool:
+    function = tree.function(statement)
+    if function is None:
+        return True
+    nested = [n for n in ast.walk(function) if isinstance(n, Function | ast.Lambda) and n is not function]
+    return any(name in names_read(n) for n in nested)
+
+
+def _first_touch(statements: Iterable[ast.stmt], name: str) -> str | None:
+    """Whether `name` is first read or first bound: "read" if that is possible, "bind" if it is certain, else None."""
+    for statement in statements:
+        if _reads_first(statement, name):
+            return "read"
+        if _surely_binds(statement, name):
+            return "bind"
+        if isinstance(statement, (ast.Return, ast.Raise)):
+            return "bind"
+    return None
+
+
+def _reads_first(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        if name in names_read(statement.iter):
+            return True
+        bound = name in names_bound(statement.target)
+        inside = not bound and _first_touch(statement.body, name) == "read"
+        return inside or _first_touch(statement.orelse, name) == "read"
+    if isinstance(statement, ast.While):
+        return name in names_read(statement.test) or "read" in {
+            _first_touch(statement.body, name),
+            _first_touch(statement.orelse, name),
+        }
+    if isinstance(statement, ast.If):
+        return name in names_read(statement.test) or "read" in {
+            _first_touch(statement.body, name),
+            _first_touch(statement.orelse, name),
+        }
+    if isinstance(statement, ast.With):
+        return any(name in names_read(i.context_expr) for i in statement.items) or (
+            _first_touch(statement.body, name) == "read"
+        )
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name) and statement.target.id == name:
+        return True
+    if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)):
+        return name in _names_read_outside_comprehension_binding(statement, name)
+    return name in names_read(statement)
+
+
+def _names_read_outside_comprehension_binding(statement: ast.stmt, name: str) -> set[str]:
+    """As `names_read`, without the variables that a comprehension binds for itself."""
+    hidden: set[ast.AST] = set()
+    for node in ast.walk(statement):
+        if not isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            continue
+        if any(name in names_bound(g.target) for g in node.generators):
+            first = {id(n) for n in ast.walk(node.generators[0].iter)}
+            hidden |= {n for n in ast.walk(node) if id(n) not in first}
+    return {
+        n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in hidden
+    }
+
+
+def _surely_binds(statement: ast.stmt, name: str) -> bool:
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in ast.walk(t) if _is_target_name(n))
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and all(
+            _first_touch(branch, name) == "bind" for branch in (statement.body, statement.orelse)
+        )
+    if isinstance(statement, ast.With):
+        return _first_touch(statement.body, name) == "bind"
+    return False
+
+
+def _is_target_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def fresh_name(function: ast.AST, wanted: str) -> str:
+    """`wanted`, or the first of `wanted_2`, `wanted_3` … that `function` does not use for anything."""
+    used = names_read(function) | names_bound(function) | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+    name, number = wanted, 2
+    while name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    return name

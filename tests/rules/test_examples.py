@@ -1,0 +1,31 @@
+"""Every example of every rule, profiled for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import harness
+import pytest
+
+from forwardlens.rules.contract import Example, Rule
+from forwardlens.rules.engine import catalogue
+from forwardlens.source.edits import apply_edits
+from forwardlens.source.text import SourceText
+
+pytestmark = pytest.mark.torch
+
+EXAMPLES = [pytest.param(r, e, id=f"{r.name}/{e.name}") for r in catalogue() for e in r.examples]
+FIXED = [pytest.param(r, e, id=f"{r.name}/{e.name}") for r in catalogue() for e in r.examples if e.fixed is not None]
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_example(rule: Rule, example: Example, tmp_path: Path) -> None:
+    assert harness.check(rule, example, tmp_path, harness.measurer(tmp_path)) == []
+
+
+@pytest.mark.parametrize(("rule", "example"), FIXED)
+def test_example_in_other_clothes(rule: Rule, example: Example, tmp_path: Path) -> None:
+    assert example.fixed is not None
+    source = SourceText(str(tmp_path / "example.py"), harness.dressed(harness.unmarked(example.code)[0]))
+    findings = harness.find(rule, harness.measurer(tmp_path)(source), source)
+    assert apply_edits(source, harness.safe_edits(findings)).text == harness.dressed(example.fixed)
