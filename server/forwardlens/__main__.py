@@ -1,0 +1,5 @@
+"""`python -m forwardlens`."""
+
+from forwardlens.cli import main
+
+main()

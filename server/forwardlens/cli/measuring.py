@@ -1,0 +1,127 @@
+"""What `profile`, `check` and `fix` share: the ENTRY, how to measure it, and how to be interrupted."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from forwardlens.config import EntryConfig, Settings, load_settings, resolve_entry
+from forwardlens.runner.request import RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """What was said on the command line; None where nothing was."""
+
+    entry: str | None
+    target: str | None
+    python: str | None
+    device: str | None
+    iterations: int | None
+    warmup: int | None
+    backward: bool
+    include: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+class EntryCommand(click.Command):
+    """A command that takes everything after `--` as the arguments of the user's script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        split = args.index("--") if "--" in args else len(args)
+        ctx.obj = tuple(args[split + 1 :])
+        return super().parse_args(ctx, args[:split])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
+
+
+def measured(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the ENTRY argument and the measuring options, as one `MeasureOptions` in front."""
+
+    @functools.wraps(command)
+    @click.pass_obj
+    def collect(arguments: tuple[str, ...], **values: Any) -> None:
+        values["arguments"] = arguments
+        command(MeasureOptions(**{item.name: values.pop(item.name) for item in fields(MeasureOptions)}), **values)
+
+    options = (
+        click.argument("entry", required=False),
+        click.option("--target", metavar="CLASS[.METHOD]", help="Whose forward to profile."),
+        click.option("--python", metavar="PATH", help="The interpreter that has torch and your code's packages."),
+        click.option("--device", metavar="DEVICE", help="Where the model and its inputs go: cpu, cuda, cuda:1, ..."),
+        click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),
+        click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Runs before any is timed."),
+        click.option("--backward", is_flag=True, help="Run the backward pass too."),
+        click.option("--include", multiple=True, metavar="PACKAGE", help="Count an installed package as user code."),
+    )
+    for option in reversed(options):
+        collect = option(collect)
+    return collect
+
+
+def prepare(options: MeasureOptions) -> tuple[RunRequest, Settings]:
+    """The request that the options and the workspace's settings ask for. Raises `ConfigError`."""
+    from forwardlens.rules.engine import rule_names
+
+    workspace = find_workspace(Path.cwd())
+    settings = load_settings(workspace, rule_names())
+    entry = resolve_entry(settings, _rebased(options.entry, settings, workspace), workspace)
+    return _request(options, entry, workspace), settings
+
+
+def find_workspace(start: Path) -> Path:
+    """The nearest folder from `start` upwards with a pyproject.toml, else `start`."""
+    return next((folder for folder in (start, *start.parents) if (folder / "pyproject.toml").is_file()), start)
+
+
+def _rebased(entry: str | None, settings: Settings, workspace: Path) -> str | None:
+    """An ENTRY whose file was named relative to the current folder, as the workspace names it."""
+    if entry is None or entry in settings.entries or Path.cwd() == workspace:
+        return entry
+    file, mark, rest = entry.partition(".py")
+    path = Path.cwd() / f"{file}{mark}"
+    if not mark or not path.is_file() or not path.is_relative_to(workspace):
+        return entry
+    return f"{path.relative_to(workspace).as_posix()}{rest}"
+
+
+def _request(options: MeasureOptions, entry: EntryConfig, workspace: Path) -> RunRequest:
+    """The command line goes before the entry's settings."""
+    return RunRequest(
+        entry=entry.run,
+        workspace=workspace,
+        target=options.target or entry.target,
+        python=options.python or entry.python,
+        device=options.device or entry.device,
+        iterations=entry.iterations if options.iterations is None else options.iterations,
+        warmup=entry.warmup if options.warmup is None else options.warmup,
+        backward=options.backward or entry.backward,
+        include=options.include,
+        arguments=options.arguments or entry.arguments,
+    )
+
+
+@contextmanager
+def cancelled_by_interrupt() -> Generator[threading.Event]:
+    """An event that Ctrl-C sets, so that the run can end its processes; a second Ctrl-C interrupts at once."""
+    cancelled = threading.Event()
+
+    def cancel(number: int, _frame: FrameType | None) -> None:
+        cancelled.set()
+        signal.signal(number, signal.default_int_handler)
+
+    previous = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield cancelled
+    finally:
+        signal.signal(signal.SIGINT, previous)
