@@ -1,0 +1,36 @@
+"""The language server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from forwardlens.lsp.engine import Engine
+
+
+def main(engine: Engine | None = None) -> None:
+    """Serve on standard input and output until the client leaves; exits with 1 if it left without a word."""
+    # Before anything else is imported: whatever prints from now on must not end up between the messages.
+    stdin, stdout = _take_standard_streams()
+
+    from forwardlens.lsp.engine import WorkflowEngine
+    from forwardlens.lsp.log import configure_logging
+    from forwardlens.lsp.server import create_server
+
+    configure_logging()
+    server = create_server(engine or WorkflowEngine())
+    server.start_io(stdin, stdout)
+    sys.exit(0 if server.session.shut_down else 1)
+
+
+def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The client's streams, private to us: prints go to standard error and children inherit an empty input."""
+    stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return stdin, stdout

@@ -1,0 +1,192 @@
+"""The language server: a shell around the session. Every LSP method has its own module under `handlers`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import pkgutil
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import FeatureRequestError, JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+from forwardlens import __version__
+from forwardlens.lsp import handlers
+from forwardlens.lsp.client import SECTION, ClientFeatures, ClientSettings, parse_settings
+from forwardlens.lsp.convert import Encoding
+from forwardlens.lsp.engine import Engine
+from forwardlens.lsp.publish import HeatLine, Publisher
+from forwardlens.lsp.session import Session
+from forwardlens.runner.request import RunFailedError
+from forwardlens.source.paths import is_inside, path_from_uri
+
+PROFILE_CHANGED = "forwardlens/profileChanged"
+SHOW_LOG = "forwardlens/showLog"
+_SHOW_LOG_ACTION = "Show log"
+_LONGEST_STOP = 2.0
+"""Seconds that cancelled work may take to end when the server does."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class RequestFailedError(JsonRpcException):
+    """A request that cannot be answered, for a reason the user can understand."""
+
+    CODE = types.LSPErrorCodes.RequestFailed.value
+    MESSAGE = "Request failed"
+
+
+class ContentModifiedError(JsonRpcException):
+    """The text is no longer what the request speaks about."""
+
+    CODE = types.LSPErrorCodes.ContentModified.value
+    MESSAGE = "Content modified"
+
+
+class ForwardLensServer(LanguageServer):
+    """Holds the session and speaks to the client."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+            "forwardlens",
+            __version__,
+            # Whole documents: pygls applies partial changes to lines that it also splits at form feeds.
+            text_document_sync_kind=types.TextDocumentSyncKind.Full,
+        )
+        self.engine = engine
+        self.session = Session()
+        self.features = ClientFeatures()
+        self.publisher = Publisher(
+            self.session,
+            lambda: self.features,
+            lambda: self.encoding,
+            self.text_document_publish_diagnostics,
+            self._send_heat,
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def encoding(self) -> Encoding:
+        """The unit of columns that was agreed on with the client."""
+        return self.workspace.position_encoding or types.PositionEncodingKind.Utf16
+
+    def folder_of(self, path: str) -> Path:
+        """The innermost workspace folder of a file, else the folder it lies in."""
+        known = (path_from_uri(folder.uri) for folder in self.workspace.folders.values())
+        around = [folder for folder in known if folder is not None and is_inside(path, folder)]
+        root = self.workspace.root_path
+        if not around and root and is_inside(path, root):
+            around = [root]
+        return Path(max(around, key=len)) if around else Path(path).parent
+
+    async def settings_for(self, uri: str) -> ClientSettings:
+        """The user's settings that apply to a file. Raises `RunFailedError` for one of a wrong type."""
+        if not self.features.configuration:
+            return self.session.initial_settings
+        item = types.ConfigurationItem(scope_uri=uri, section=SECTION)
+        try:
+            values = await self.workspace_configuration_async(types.ConfigurationParams([item]))
+        except JsonRpcException:
+            logger.warning("the client could not say its settings; those of the start are used")
+            return self.session.initial_settings
+        return parse_settings(values[0] if values else None)
+
+    def publish(self, *, refresh: bool = False) -> None:
+        """Show the session as it is now. `refresh` also makes the client ask again for lenses and hints."""
+        self.publisher.publish()
+        if refresh and self.features.lens_refresh:
+            self.workspace_code_lens_refresh(None)
+        if refresh and self.features.hint_refresh:
+            self.workspace_inlay_hint_refresh(None)
+
+    def _send_heat(self, uri: str, lines: tuple[HeatLine, ...]) -> None:
+        self.protocol.notify(PROFILE_CHANGED, {"uri": uri, "lines": list(lines)})
+
+    def show_error(self, error: RunFailedError) -> None:
+        """One sentence where the user looks, everything else in the log."""
+        details = "\n".join(part for part in (error.message, error.trace, error.log) if part)
+        self.window_log_message(types.LogMessageParams(types.MessageType.Error, details))
+        if self.features.message_request:
+            self.start_task(self._offer_log(error.message))
+        else:
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, error.message))
+
+    async def _offer_log(self, message: str) -> None:
+        chosen = await self.window_show_message_request_async(
+            types.ShowMessageRequestParams(
+                types.MessageType.Error, message, actions=[types.MessageActionItem(_SHOW_LOG_ACTION)]
+            )
+        )
+        if chosen is not None and chosen.title == _SHOW_LOG_ACTION:
+            self.protocol.notify(SHOW_LOG, {})
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the present request; its errors go to the log."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a background task failed", exc_info=error)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """The result of `work`, done beside the event loop. Anything but a `RunFailedError` becomes one."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def deliver(action: Callable[[], None]) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(lambda: None if future.done() else action())
+
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:
+                failure = _as_run_failure(error)
+                deliver(lambda: future.set_exception(failure))
+            else:
+                deliver(lambda: future.set_result(result))
+
+        # A daemon, so that one that hangs cannot keep the server's process alive.
+        thread = threading.Thread(target=run, name="forwardlens-work", daemon=True)
+        self._threads = [other for other in self._threads if other.is_alive()] + [thread]
+        thread.start()
+        return await future
+
+    def report_server_error(self, error: Exception, source: type[Any]) -> None:
+        """To the log. A stray exception is ours to fix and no reason to interrupt the user."""
+        if source is not FeatureRequestError:
+            logger.error("%s: %s", source.__name__, error)
+
+    def shutdown(self) -> None:
+        """Called at the end, however it comes: no run may outlive the server."""
+        self.session.cancel()
+        for thread in self._threads:
+            thread.join(_LONGEST_STOP)
+        super().shutdown()
+
+
+def _as_run_failure(error: Exception) -> RunFailedError:
+    if isinstance(error, RunFailedError):
+        return error
+    logger.error("a run failed inside ForwardLens", exc_info=error)
+    return RunFailedError("crashed", f"ForwardLens failed: {type(error).__name__}: {error}. See its log.")
+
+
+def create_server(engine: Engine) -> ForwardLensServer:
+    """A server with every handler registered, ready for `start_io`."""
+    server = ForwardLensServer(engine)
+    for info in pkgutil.iter_modules(handlers.__path__):
+        importlib.import_module(f"{handlers.__name__}.{info.name}").register(server)
+    return server

@@ -1,0 +1,3 @@
+from .editor import editor, shared, start
+
+__all__ = ["editor", "shared", "start"]

@@ -1,0 +1,72 @@
+"""The whole way over stdio with the real engine: a worker with torch, the rules, and fixes that are tried."""
+
+from __future__ import annotations
+
+import pytest
+from lsprotocol import types
+
+from .editor import REAL, StartEditor
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.torch]
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.word = nn.Embedding(1000, 64)
+        self.head = nn.Linear(64, 8)
+
+    def forward(self, ids):
+        note = "🚀"; words = [self.word(ids[:, t]) for t in range(ids.shape[1])]
+        hidden = torch.stack(words, dim=1)
+        return self.head(hidden)
+
+
+def build():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # on a busy machine threads wait for each other longer than they work
+    return Tagger().eval(), (torch.randint(0, 1000, (4, 256)),)
+"""
+LOOP_LINE = 11
+
+
+async def test_a_slow_model_is_profiled_found_and_fixed(start: StartEditor) -> None:
+    editor = await start(command=REAL)
+    uri = editor.open(MODEL)
+
+    summary = await editor.profile(uri, entry=None, target="Tagger")
+
+    assert (summary["status"], summary["verified"]) == ("done", True), summary
+    (finding,) = [d for d in editor.diagnostics(uri) if d.code == "embedding-in-loop"]
+    line = MODEL.splitlines()[LOOP_LINE]
+    utf16_columns = len(line[: line.index("self.word")].encode("utf-16-le")) // 2
+    assert finding.range.start == types.Position(LOOP_LINE, utf16_columns)
+    assert LOOP_LINE in [at for at, _ in await editor.hint_labels(uri)]
+    actions = await editor.actions(uri, LOOP_LINE)
+    preferred = [action for action in actions if action.is_preferred]
+    assert len(preferred) == 1, [action.title for action in actions]
+    assert "outputs equal" in preferred[0].title
+
+    fixed = await editor.applied(preferred[0], MODEL)
+    editor.type(uri, fixed)
+    again = await editor.profile(uri, entry=None, target="Tagger")
+    assert again["medianMs"] < summary["medianMs"]
+    assert [d for d in editor.diagnostics(uri) if d.code == "embedding-in-loop"] == []
+
+
+async def test_an_error_in_the_users_code_stands_on_its_line(start: StartEditor) -> None:
+    editor = await start(command=REAL)
+    uri = editor.open(MODEL.replace("return self.head(hidden)", "return self.heads(hidden)"))
+    summary = await editor.profile(uri)
+    assert (summary["status"], summary["kind"], summary["line"]) == ("failed", "entry", 14), summary
+    (diagnostic,) = editor.diagnostics(uri)
+    assert diagnostic.range.start.line == 13
+    assert "heads" in diagnostic.message
+
+    editor.type(uri, MODEL)
+    assert (await editor.profile(uri))["status"] == "done"
+    assert "run-failed" not in [diagnostic.code for diagnostic in editor.diagnostics(uri)]
