@@ -1,0 +1,261 @@
+/** The language server's life: started, replaced when its launch changes, stopped. */
+
+import { createInterface } from "node:readline";
+import { isDeepStrictEqual } from "node:util";
+import { commands, type Disposable, type LogOutputChannel, Uri, window, workspace } from "vscode";
+import {
+  type ConfigurationParams,
+  type DynamicFeature,
+  type ExecuteCommandRegistrationOptions,
+  ExecuteCommandRequest,
+  LanguageClient,
+  type LanguageClientOptions,
+  type RegistrationData,
+  RevealOutputChannelOn,
+  State,
+  type StaticFeature,
+} from "vscode-languageclient/node";
+import { coalesced } from "./coalesce.ts";
+import { expandPath, type Interpreter, onPath } from "./interpreter.ts";
+import type { LineHeat } from "./levels.ts";
+import { logLevel } from "./logLevel.ts";
+import type { EnvironmentProvider } from "./python.ts";
+import { type Launch, type Rejection, resolveLaunch } from "./server.ts";
+import type { ServerState } from "./statusText.ts";
+import { isTrusted } from "./trust.ts";
+
+/** `py` is what an installer on Windows puts on PATH; it starts the newest Python that there is. */
+const PATH_NAMES = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python", "py"];
+
+/** What the server's life means for the rest of the extension. */
+export interface ServerEvents {
+  onState(state: ServerState): void;
+  onInterpreter(interpreter: Interpreter | undefined): void;
+  onHeat(uri: string, lines: readonly LineHeat[]): void;
+}
+
+interface ProfileChanged {
+  readonly uri: string;
+  readonly lines: readonly LineHeat[];
+}
+
+export class Server implements Disposable {
+  readonly #extensionRoot: string;
+  readonly #log: LogOutputChannel;
+  readonly #environment: EnvironmentProvider;
+  readonly #events: ServerEvents;
+  #client: LanguageClient | undefined;
+  #launch: Launch | undefined;
+  #disposed = false;
+
+  constructor(extensionRoot: string, log: LogOutputChannel, environment: EnvironmentProvider, events: ServerEvents) {
+    this.#extensionRoot = extensionRoot;
+    this.#log = log;
+    this.#environment = environment;
+    this.#events = events;
+  }
+
+  /** Starts the server, or replaces it if it would be started differently now. */
+  readonly refresh = coalesced(() => this.#refresh());
+
+  /** Replaces the server in any case. */
+  async restart(): Promise<void> {
+    this.#launch = undefined;
+    await this.refresh();
+  }
+
+  /** The running client; undefined, and the user told why, if there is none. */
+  async ready(): Promise<LanguageClient | undefined> {
+    if (this.#client?.state !== State.Running) {
+      await this.refresh();
+    }
+    return this.#client?.state === State.Running ? this.#client : undefined;
+  }
+
+  get isRunning(): boolean {
+    return this.#client?.state === State.Running;
+  }
+
+  async trustGranted(): Promise<void> {
+    await (this.isRunning ? this.#client?.sendNotification("forwardlens/trustGranted", {}) : this.refresh());
+  }
+
+  async stop(): Promise<void> {
+    const client = this.#client;
+    this.#client = undefined;
+    this.#launch = undefined;
+    try {
+      await client?.dispose();
+    } catch (problem) {
+      // One that never got to run cannot be stopped, and need not be.
+      this.#log.debug(`Stopping the server: ${problem}`);
+    }
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+    void this.stop();
+  }
+
+  async #refresh(): Promise<void> {
+    const { launch, rejected } = await resolveLaunch(this.#candidates(), this.#extensionRoot);
+    if (this.#disposed || (this.isRunning && isDeepStrictEqual(launch, this.#launch))) {
+      return;
+    }
+    await this.stop();
+    this.#logRejected(rejected);
+    if (launch === undefined) {
+      this.#events.onState({ kind: "failed", reason: "No Python 3.11 or newer was found to run it" });
+      void explainMissingPython();
+      return;
+    }
+    await this.#start(launch);
+  }
+
+  async #start(launch: Launch): Promise<void> {
+    this.#log.info(`Starting the server: ${launch.command} ${launch.args.join(" ")}`);
+    const client = this.#createClient(launch);
+    this.#client = client;
+    this.#launch = launch;
+    try {
+      await client.start();
+    } catch (problem) {
+      this.#log.error(`The server did not start: ${problem}`);
+      this.#events.onState({ kind: "failed", reason: "The server did not start" });
+    }
+  }
+
+  #createClient(launch: Launch): LanguageClient {
+    const { command, args, cwd } = launch;
+    const client = new Client(
+      "forwardlens",
+      "ForwardLens",
+      { command, args: [...args], options: { cwd } },
+      this.#options(),
+    );
+    client.onDidChangeState(({ newState }) => this.#stateChanged(client, newState));
+    client.onNotification("forwardlens/profileChanged", ({ uri, lines }: ProfileChanged) =>
+      this.#events.onHeat(uri, lines),
+    );
+    client.onNotification("forwardlens/showLog", () => this.#log.show(true));
+    return client;
+  }
+
+  #stateChanged(client: LanguageClient, state: State): void {
+    if (client !== this.#client) {
+      return;
+    }
+    if (state === State.Running) {
+      this.#events.onState({ kind: "ready" });
+    } else if (state === State.Stopped) {
+      this.#events.onState({ kind: "failed", reason: "The server stopped" });
+    } else {
+      this.#events.onState({ kind: "starting" });
+    }
+  }
+
+  #options(): LanguageClientOptions {
+    return {
+      documentSelector: [{ scheme: "file", language: "python" }],
+      outputChannel: this.#log,
+      revealOutputChannelOn: RevealOutputChannelOn.Never,
+      stdioOptions: {
+        stdout: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log.info(line)),
+        stderr: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log[logLevel(line)](line)),
+      },
+      initializationOptions: { ...settings(), trusted: isTrusted() },
+      initializationFailedHandler: () => false,
+      middleware: {
+        workspace: {
+          configuration: async (params, token, next) => {
+            const values = await next(params, token);
+            return Array.isArray(values)
+              ? Promise.all(values.map((value, i) => this.#complete(params, i, value)))
+              : values;
+          },
+        },
+      },
+    };
+  }
+
+  /** The server asks for settings when it is about to run something; then the interpreter is looked up. */
+  async #complete(params: ConfigurationParams, index: number, value: unknown): Promise<unknown> {
+    const item = params.items[index];
+    if (item?.section !== "forwardlens") {
+      return value;
+    }
+    const interpreter = await this.interpreter(item.scopeUri === undefined ? undefined : Uri.parse(item.scopeUri));
+    return { ...(value as object), interpreter: interpreter?.path ?? "" };
+  }
+
+  /** A workspace can bring its own interpreter, so none is looked up before it is trusted. */
+  async interpreter(resource: Uri | undefined): Promise<Interpreter | undefined> {
+    const interpreter = isTrusted() ? await this.#environment.interpreter(resource) : undefined;
+    this.#events.onInterpreter(interpreter);
+    return interpreter;
+  }
+
+  /**
+   * Pythons that may run the server. Those on PATH come before the workspace's, which has to be searched for and must
+   * not be run before it is trusted.
+   */
+  async *#candidates(): AsyncGenerator<string> {
+    const chosen = expandPath(workspace.getConfiguration("forwardlens").get<string>("serverPython", ""), undefined);
+    if (chosen !== "") {
+      yield chosen;
+      return;
+    }
+    yield* await onPath(PATH_NAMES);
+    const interpreter = isTrusted() ? await this.#environment.interpreter(undefined) : undefined;
+    if (interpreter !== undefined) {
+      yield interpreter.path;
+    }
+  }
+
+  #logRejected(rejected: readonly Rejection[]): void {
+    for (const { python, reason } of rejected) {
+      this.#log.info(`Not running the server with ${python}: ${reason}`);
+    }
+  }
+}
+
+/** Registers the server's commands except those that this extension wraps under the same name. */
+class Client extends LanguageClient {
+  override registerFeature(feature: StaticFeature | DynamicFeature<unknown>): void {
+    super.registerFeature(isExecuteCommand(feature) ? withoutOwnCommands(feature) : feature);
+  }
+}
+
+type ExecuteCommands = DynamicFeature<ExecuteCommandRegistrationOptions>;
+
+function isExecuteCommand(feature: StaticFeature | DynamicFeature<unknown>): feature is ExecuteCommands {
+  return "registrationType" in feature && feature.registrationType.method === ExecuteCommandRequest.method;
+}
+
+function withoutOwnCommands(feature: ExecuteCommands): ExecuteCommands {
+  const register = feature.register.bind(feature);
+  feature.register = (data: RegistrationData<ExecuteCommandRegistrationOptions>) => {
+    const others = data.registerOptions.commands.filter((command) => !OWN_COMMANDS.has(command));
+    register({ ...data, registerOptions: { ...data.registerOptions, commands: others } });
+  };
+  return feature;
+}
+
+const OWN_COMMANDS = new Set(["forwardlens.profile", "forwardlens.cancel", "forwardlens.clear", "forwardlens.report"]);
+
+function settings(): Record<string, unknown> {
+  return workspace.getConfiguration().get<Record<string, unknown>>("forwardlens", {});
+}
+
+async function explainMissingPython(): Promise<void> {
+  const choose = "Open Settings";
+  const log = "Show Log";
+  const message =
+    "ForwardLens found no Python 3.11 or newer to run its server. It can be another Python than your project's.";
+  const answer = await window.showErrorMessage(message, choose, log);
+  if (answer === choose) {
+    await commands.executeCommand("workbench.action.openSettings", "forwardlens.serverPython");
+  } else if (answer === log) {
+    await commands.executeCommand("forwardlens.showLog");
+  }
+}

@@ -1,0 +1,79 @@
+/** What goes wrong on the user's side is told, can be looked up, and leaves everything working. */
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { SLOW_MS, withEditor } from "./editor.ts";
+import { bareEnvironment, torchPython } from "./pythons.ts";
+
+const MODEL = `
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(1024, 1024)
+
+    def forward(self, x):
+        return self.linear(x)
+`;
+
+const BROKEN = `${MODEL}
+
+def build():
+    raise FileNotFoundError("no checkpoint at weights.pt")
+    return Model(), (torch.zeros(256, 1024),)
+`;
+
+const WORKING = `${MODEL}
+
+def build():
+    return Model().eval(), (torch.zeros(256, 1024),)
+`;
+
+const FORWARD = /^\s*def forward\(self, x\)/;
+const CALL = /return self\.linear\(x\)/;
+const COSTLY = /return self\.linear\(x\).*%/;
+
+test("a script that raises is reported, and the next run works", { timeout: 5 * SLOW_MS }, async () => {
+  const files = { "broken.py": BROKEN, "working.py": WORKING };
+  const settings = { "forwardlens.interpreter": torchPython() };
+  await withEditor("broken", { files, settings, trust: "granted" }, async (editor) => {
+    await editor.openFile("broken.py");
+    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+    const message = editor.notification(/no checkpoint at weights\.pt/);
+    await message.waitFor();
+    await editor.screenshot("message");
+    await message.getByRole("button", { name: /^show log$/i }).click();
+    await editor
+      .outputLine(/FileNotFoundError/)
+      .first()
+      .waitFor();
+    await editor.screenshot("log");
+
+    // This time without a lens: the command finds the class at the cursor.
+    await editor.openFile("working.py");
+    await editor.goToCode(CALL);
+    await editor.runCommand("ForwardLens: Profile this forward()");
+    await editor.line(COSTLY).waitFor();
+    await editor.screenshot("next-run");
+  });
+});
+
+test("an interpreter without torch is named", { timeout: 4 * SLOW_MS }, async () => {
+  const folder = await mkdtemp(join(tmpdir(), "forwardlens-venv-"));
+  try {
+    const settings = { "forwardlens.interpreter": bareEnvironment(folder) };
+    await withEditor("no-torch", { files: { "working.py": WORKING }, settings, trust: "granted" }, async (editor) => {
+      await editor.openFile("working.py");
+      await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+      await editor.notification(/torch/).filter({ hasText: folder }).waitFor();
+      await editor.screenshot("message");
+    });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,55 @@
+/** From a new folder to a fixed file: what a first user does. */
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ROOT, SLOW_MS, withEditor } from "./editor.ts";
+import { torchPython } from "./pythons.ts";
+
+const FORWARD = /^\s*def forward\(self, input_ids, mask\)/;
+const LOOP = /^\s*words\.append\(self\.word\(/;
+
+test("a forward is profiled, its costs shown and a fault fixed", { timeout: 4 * SLOW_MS }, async () => {
+  const options = {
+    workspaceFrom: join(ROOT, "samples"),
+    settings: { "forwardlens.interpreter": torchPython() },
+    trust: "ask",
+  } as const;
+  await withEditor("profile", options, async (editor) => {
+    await editor.answerTrust(true);
+    await editor.openFile("slow_bert.py");
+    await editor.goToCode(FORWARD);
+    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+
+    await editor.progress().waitFor();
+    await editor.screenshot("progress");
+
+    await editor.goToCode(LOOP);
+    await editor
+      .line(LOOP)
+      .filter({ hasText: /\d\s*%/ })
+      .waitFor();
+    await editor.squiggle().first().waitFor();
+    // The fixes are tried before the run ends.
+    await editor.progress().waitFor({ state: "detached" });
+    await editor.screenshot("costs");
+
+    await editor.showProblems();
+    const fault = editor.problem(/embedding-in-loop/);
+    await fault.waitFor();
+    await editor.screenshot("problems");
+    await fault.dblclick();
+    await editor.applyFix(/outputs equal/);
+    await editor.save();
+    const after = await editor.fileText("slow_bert.py");
+    assert.doesNotMatch(after, new RegExp(LOOP, "m"));
+    assert.match(after, /^ *words = self\.word\(input_ids\)/m);
+    await editor.screenshot("fixed");
+
+    await editor.goToCode(FORWARD);
+    await (await editor.lensAbove(FORWARD, /finding/)).click();
+    await editor.page.locator(".tab.active", { hasText: "ForwardLens report" }).waitFor();
+    await editor.line(/^EntityTagger: .* ms/).waitFor();
+    await editor.screenshot("report");
+  });
+});

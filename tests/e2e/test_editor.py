@@ -1,0 +1,52 @@
+"""The specs that drive a real VS Code, each as one test. They are TypeScript; this only finds and runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = sorted(Path(__file__).parent.glob("*.spec.ts"))
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def what_is_missing() -> str | None:
+    """Why the specs cannot run on this machine, with what to do about it."""
+    if os.name == "nt":
+        return "these tests end the editor's processes in a way that Windows does not have"
+    if not any(map(shutil.which, BROWSERS)):
+        return f"none of {', '.join(BROWSERS)} is on PATH"
+    if not (ROOT / ".cache" / "code-server" / "node_modules" / "code-server").is_dir():
+        return "no editor is installed: python scripts/editor.py install"
+    if not (ROOT / "node_modules" / "playwright-core").is_dir():
+        return "the Node packages are not installed: python scripts/node.py npm ci"
+    return None
+
+
+MISSING = what_is_missing()
+
+pytestmark = [pytest.mark.editor, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
+
+
+def run_script(name: str, *arguments: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / name), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.fail(f"{name} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def vsix() -> None:
+    """Built anew, so that the editor never runs older code than the checkout holds."""
+    run_script("vsix.py")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name.removesuffix(".spec.ts"))
+@pytest.mark.usefixtures("vsix")
+def test_editor(spec: Path) -> None:
+    run_script("node.py", "node", "--test", str(spec))
