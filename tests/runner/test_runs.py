@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -92,6 +93,31 @@ def test_script_runs_as_main_until_enough_calls_were_seen(tmp_path: Path) -> Non
     )
     profile = run(tmp_path, "train.py", script, "train.py", arguments=("--steps", "9"))
     assert costs_by_text(profile)["self.linear(x)"] == 3
+
+
+def test_script_is_profiled_under_the_grad_mode_it_used(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    script = "import torch\nfrom model import Net\nwith torch.inference_mode():\n    Net()(torch.ones(2, 8))\n"
+    assert run(tmp_path, "serve.py", script, "serve.py").grad.inference_mode
+
+
+def test_test_of_the_users_is_run_under_pytest(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    test = (
+        "import pytest, torch\nfrom model import Net\n\n@pytest.fixture\ndef net():\n    return Net()\n\n"
+        "def test_net(net):\n    assert net(torch.ones(2, 8)).shape == (2, 8)\n"
+    )
+    profile = run(tmp_path, "test_net.py::test_net", test, "test_net.py")
+    assert costs_by_text(profile)["self.linear(x)"] == 3
+    with pytest.raises(RunFailedError, match="pytest finds no test"):
+        run(tmp_path, "test_net.py::test_other", test, "test_net.py")
+
+
+def test_trace_of_a_forward_is_saved_for_other_viewers(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    run(tmp_path, "model.py:build", save_trace=str(trace))
+    names = {event.get("name") for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]}
+    assert "aten::relu" in names
 
 
 def test_target_narrows_the_run_to_one_module(tmp_path: Path) -> None:

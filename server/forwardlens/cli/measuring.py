@@ -30,6 +30,7 @@ class MeasureOptions:
     warmup: int | None
     backward: bool
     include: tuple[str, ...]
+    save_trace: Path | None
     arguments: tuple[str, ...]
 
 
@@ -63,6 +64,12 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Runs before any is timed."),
         click.option("--backward", is_flag=True, help="Run the backward pass too."),
         click.option("--include", multiple=True, metavar="PACKAGE", help="Count an installed package as user code."),
+        click.option(
+            "--save-trace",
+            type=click.Path(dir_okay=False, writable=True, resolve_path=True, path_type=Path),
+            metavar="FILE",
+            help="Write a Chrome trace of one forward, for Perfetto.",
+        ),
     )
     for option in reversed(options):
         collect = option(collect)
@@ -108,6 +115,7 @@ def _request(options: MeasureOptions, entry: EntryConfig, workspace: Path) -> Ru
         backward=options.backward or entry.backward,
         include=options.include,
         arguments=options.arguments or entry.arguments,
+        save_trace=None if options.save_trace is None else str(options.save_trace),
     )
 
 

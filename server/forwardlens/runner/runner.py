@@ -59,5 +59,6 @@ def _fields(request: RunRequest) -> dict[str, Any]:
         "backward": request.backward,
         "include": list(request.include),
         "arguments": list(request.arguments),
+        "save_trace": request.save_trace,
         "overlays": dict(request.overlays),
     }

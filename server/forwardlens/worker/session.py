@@ -31,7 +31,8 @@ class Session:
 
     def user_code(self, request: dict) -> UserCode:
         roots = [request["workspace"]]
-        place = request["entry"].rpartition(":")[0] or request["entry"]
+        entry = request["entry"].partition("::")[0]
+        place = entry if entry.endswith(".py") else entry.rpartition(":")[0]
         path = os.path.join(request["workspace"], place)
         if os.path.isfile(path):
             roots.append(os.path.dirname(os.path.abspath(path)))

@@ -18,7 +18,7 @@ from ..overlay import Overlay
 
 def accepts(entry: str) -> bool:
     place, colon, name = entry.rpartition(":")
-    return bool(colon and place) and name.isidentifier()
+    return bool(colon and place) and "::" not in entry and name.isidentifier()
 
 
 def load(entry: str, request: dict, overlay: Overlay) -> Case:
