@@ -161,8 +161,8 @@ def test_lines_without_columns_cover_their_code() -> None:
     assert {(c.span.column, c.span.end_column) for c in lines if c.span.line == 2} == {(4, 17)}
 
 
-def test_clock_cost_is_subtracted_by_hits_before_scaling() -> None:
-    clock = {"line_ns": 100.0, "call_ns": 50.0, "iterations": [[(0, 2, 10, 2000, 4), (0, 3, 1, 900, 0)]]}
+def test_clock_cost_is_subtracted_by_events_before_scaling() -> None:
+    clock = {"line_ns": 100.0, "call_ns": 50.0, "iterations": [[(0, 2, 20, 2000, 4), (0, 3, 2, 900, 0)]]}
     times = calibrate(clock, 1600.0)  # type: ignore[arg-type]
     assert times.lines == {(0, 2): pytest.approx(800.0), (0, 3): pytest.approx(800.0)}
     assert times.correction == pytest.approx(1.0)

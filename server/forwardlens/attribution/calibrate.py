@@ -43,5 +43,5 @@ def calibrate(clock: RawClock, median_ns: float) -> LineTimes:
 
 
 def _net(rows: Iterable[RawClockRow], clock: RawClock) -> Iterable[tuple[LineKey, float]]:
-    for function, line, hits, self_ns, foreign in rows:
-        yield (function, line), max(0.0, self_ns - hits * clock["line_ns"] - foreign * clock["call_ns"])
+    for function, line, events, self_ns, foreign in rows:
+        yield (function, line), max(0.0, self_ns - events / 2 * clock["line_ns"] - foreign * clock["call_ns"])

@@ -24,7 +24,7 @@ RawPlaceRuns = tuple[int, int, int, int]
 RawCall = tuple[int, int, int]
 # A place that ran, a place whose backward it ran, and how long.
 RawBackward = tuple[int, int, int]
-# A function, a line, hits, own time, and Python calls into code that is not the user's.
+# A function, a line, the trace events it began or ended with (each is two halves), own time, and Python calls into code that is not the user's.
 RawClockRow = tuple[int, int, int, int, int]
 
 

@@ -1,8 +1,9 @@
 # pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 """What each line costs, with almost nothing in the way.
 
-The clock is read in the line events of user code only and no profiler runs. What an event itself costs is measured on
-a known loop and subtracted by hits; the rest of the perturbation is removed by scaling to the untraced time.
+The clock is read in the trace events of user code only and no profiler runs. What an event costs is measured on a
+known loop, what tracing costs code that is not the user's on a module that does nothing; both are subtracted by count,
+and the rest of the perturbation is removed by scaling to the untraced time.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 
+import torch
+
 from .locate import Locations
 
-_HITS, _SELF, _FOREIGN = range(3)
+# An event's cost falls half on the line it ends and half on the line it starts, so both count it.
+_EVENTS, _SELF, _FOREIGN = range(3)
 # Stand-ins for a function index: time outside user code, and time waiting for the device at the end.
 OUTSIDE, WAITING = -1, -2
 
 
 class LineClock:
-    """Host time by line: hits, own nanoseconds, Python calls into other code."""
+    """Host time by line: events it took part in, own nanoseconds, Python calls into other code."""
 
     def __init__(self, is_user: Callable[[str], bool]) -> None:
         self._is_user = is_user
@@ -48,7 +52,9 @@ class LineClock:
             if cells is None:
                 cells = all_cells[code] = {}
             stack.append(current)
+            current[_EVENTS] += 1
             current = _cell(cells, frame.f_lineno)
+            current[_EVENTS] += 1
             frame.f_trace_opcodes = False
 
             def on_event(frame: FrameType, event: str, arg: object):
@@ -59,10 +65,13 @@ class LineClock:
                     cell = cells.get(line)
                     if cell is None:
                         cell = _cell(cells, line)
-                    cell[_HITS] += 1
+                    current[_EVENTS] += 1
                     current = cell
+                    current[_EVENTS] += 1
                 elif event == "return" and stack:
+                    current[_EVENTS] += 1
                     current = stack.pop()
+                    current[_EVENTS] += 1
                 last = now()
                 return on_event
 
@@ -84,7 +93,7 @@ class LineClock:
         del result
 
     def take(self, locations: Locations) -> list[list[int]]:
-        """Rows `[function, line, hits, self_ns, foreign calls]` counted since the last time, and start anew."""
+        """Rows `[function, line, events, self_ns, foreign calls]` counted since the last time, and start anew."""
         rows = [[OUTSIDE, 0, *self._outside], [WAITING, 0, *self._waiting]]
         for code, cells in self._cells.items():
             function = locations.function(code)
@@ -101,41 +110,53 @@ def _cell(cells: dict[int, list[int]], line: int) -> list[int]:
     return cell
 
 
-# Compiled under names of their own, so that one is user code to the clock and the other is not.
-_LINES_FILE, _FOREIGN_FILE = "<forwardlens lines>", "<forwardlens foreign>"
+# Compiled under a name of its own, which is user code to the clock that calibrates.
+_FILE = "<forwardlens calibration>"
 _LOOPS = 2000
-_CALIBRATION = """
-def lines(foreign):
-    for _ in range({loops}):
+_CALIBRATION = f"""
+def lines(module, tensor):
+    for _ in range({_LOOPS}):
         a = 1
         b = a
         c = b
         del c
 
-def calls(foreign):
-    for _ in range({loops}):
-        foreign()
+def calls(module, tensor):
+    for _ in range({_LOOPS}):
+        module(tensor)
 """
 
 
 def event_costs() -> tuple[float, float]:
-    """Nanoseconds that one line event and one call into other code add, measured on loops of known length."""
+    """Nanoseconds that one event and one call into other code add, measured on loops of known length.
+
+    The other code is the call of a module that does nothing: what a model's lines mostly call, and under tracing every
+    line of it runs slower, not only its start.
+    """
     scope: dict = {}
-    exec(compile(_CALIBRATION.format(loops=_LOOPS), _LINES_FILE, "exec"), scope)
-    exec(compile("def foreign():\n    pass", _FOREIGN_FILE, "exec"), scope)
-    line_cost = statistics.median(_added(scope["lines"], scope["foreign"], 5 * _LOOPS) for _ in range(5))
-    line_cost = max(line_cost, 0.0)
-    call_cost = statistics.median(
-        _added(scope["calls"], scope["foreign"], _LOOPS, 2 * _LOOPS * line_cost) for _ in range(5)
-    )
-    return line_cost, max(call_cost, 0.0)
+    exec(compile(_CALIBRATION, _FILE, "exec"), scope)
+    line_ns = max(statistics.median(_per_event(scope["lines"]) for _ in range(5)), 0.0)
+    return line_ns, max(statistics.median(_per_foreign_call(scope["calls"], line_ns) for _ in range(5)), 0.0)
 
 
-def _added(function: Callable, foreign: Callable, events: int, known_ns: float = 0.0) -> float:
+def _per_event(loop: Callable) -> float:
+    added, events, _ = _trace(loop)
+    return added / events
+
+
+def _per_foreign_call(loop: Callable, event_ns: float) -> float:
+    added, events, foreign = _trace(loop)
+    return (added - events * event_ns) / foreign
+
+
+def _trace(loop: Callable) -> tuple[float, float, int]:
+    """Nanoseconds that the clock added to a loop, its events, and its calls into other code."""
+    module, tensor = torch.nn.Identity(), torch.empty(0)
     start = time.perf_counter_ns()
-    function(foreign)
+    loop(module, tensor)
     plain = time.perf_counter_ns() - start
-    clock = LineClock(lambda filename: filename == _LINES_FILE)
-    clock.run(lambda: function(foreign), lambda: None)
-    counted = sum(row[3] for row in clock.take(Locations()) if row[0] >= 0)
-    return (counted - plain - known_ns) / events
+    clock = LineClock(lambda filename: filename == _FILE)
+    clock.run(lambda: loop(module, tensor), lambda: None)
+    rows = [row for row in clock.take(Locations()) if row[0] >= 0]
+    halves, counted, foreign = (sum(row[column] for row in rows) for column in (2, 3, 4))
+    return counted - plain, halves / 2, foreign
