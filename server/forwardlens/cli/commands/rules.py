@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from forwardlens.config import nearest
-from forwardlens.report.links import rule_url
 
 if TYPE_CHECKING:
     from forwardlens.rules.contract import Rule
@@ -36,7 +35,7 @@ def _list(rules: Collection[Rule]) -> None:
 
 
 def _explain(rule: Rule) -> None:
-    page = f"# {rule.name}\n\n{rule.summary}\n\n{inspect.getdoc(rule)}\n\n{rule_url(rule.name)}"
+    page = f"# {rule.name}\n\n{rule.summary}\n\n{inspect.getdoc(rule)}"
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown

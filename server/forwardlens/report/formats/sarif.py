@@ -11,7 +11,7 @@ from urllib.parse import quote
 from forwardlens import __version__
 from forwardlens.model import Edit, Finding, Fix, RunError, Severity, Span
 from forwardlens.report.formats import Format
-from forwardlens.report.links import HOME, rule_url
+from forwardlens.report.links import rule_url
 from forwardlens.report.record import Report, plain_evidence
 from forwardlens.report.words import verification_text
 from forwardlens.rules.engine import catalogue
@@ -49,7 +49,6 @@ def _driver(names: list[str]) -> JsonObject:
     return {
         "name": "ForwardLens",
         "semanticVersion": __version__,
-        "informationUri": HOME,
         "rules": [
             {
                 "id": name,
