@@ -75,6 +75,7 @@ def recording(**changes: Any) -> Recording:
         "iterations": [iteration()],
         "texts": {FILE: TEXT},
         "truncated": False,
+        "stopped": False,
         **changes,
     }  # fmt: skip
     return base  # type: ignore[return-value]

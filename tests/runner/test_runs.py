@@ -120,6 +120,19 @@ def test_trace_of_a_forward_is_saved_for_other_viewers(tmp_path: Path) -> None:
     assert "aten::relu" in names
 
 
+@pytest.mark.parametrize("endless", ["x = x + 1.0", "x = self.many(x)"], ids=["in user code", "in library code"])
+def test_forward_without_end_is_measured_in_part(tmp_path: Path, endless: str) -> None:
+    text = MODEL.replace("return x + 1.0", f"while True:\n            {endless}").replace(
+        "self.linear =", "self.many = nn.Sequential(*[nn.ReLU() for _ in range(50)])\n        self.linear ="
+    )
+    profile = run(tmp_path, "model.py:build", text, time_limit=1.0)
+    assert "stopped" in [error.kind for error in profile.errors]
+    costliest = max(profile.lines, key=lambda cost: cost.self_ms)
+    assert profile.texts[costliest.span.file].splitlines()[costliest.span.line - 1].strip() == endless
+    assert costliest.share > 0.5
+    assert costliest.ops
+
+
 def test_target_narrows_the_run_to_one_module(tmp_path: Path) -> None:
     text = MODEL + (
         "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net = Net()\n\n"

@@ -202,7 +202,14 @@ def _part(raw: Mapping[tuple[int, int], float], entered: Mapping[int, float], pl
 
 
 def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, ...]) -> Iterable[RunError]:
-    if recording["truncated"]:
+    if recording["stopped"]:
+        seconds = recording["wall_ns"][0] / 1e9
+        yield RunError(
+            "stopped",
+            f"the forward did not end within the time limit; the costs are those of its first {seconds:.0f} s "
+            "(--time-limit gives it longer)",
+        )
+    elif recording["truncated"]:
         yield RunError(
             "truncated", "the forward runs more operators than one profile holds; what came after is not broken down"
         )
@@ -212,7 +219,7 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
             f"{recording['described']} runs no code of this workspace; name its package with --include",
         )
     low, high = GOOD_CORRECTION
-    if costs and not low <= times.correction <= high:
+    if costs and not recording["stopped"] and not low <= times.correction <= high:
         yield RunError(
             "calibration",
             f"the line clock and the untraced time disagree by {abs(times.correction - 1):.0%}; "

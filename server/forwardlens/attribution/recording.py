@@ -24,7 +24,7 @@ RawPlaceRuns = tuple[int, int, int, int]
 RawCall = tuple[int, int, int]
 # A place that ran, a place whose backward it ran, and how long.
 RawBackward = tuple[int, int, int]
-# A function, a line, the trace events it began or ended with (each is two halves), own time, and Python calls into code that is not the user's.
+# A function, a line, halves of trace events, own time, and Python calls into code that is not the user's.
 RawClockRow = tuple[int, int, int, int, int]
 
 
@@ -62,3 +62,4 @@ class Recording(TypedDict):
     iterations: list[RawIteration]
     texts: dict[str, str]
     truncated: bool
+    stopped: bool

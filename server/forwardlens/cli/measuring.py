@@ -31,6 +31,7 @@ class MeasureOptions:
     backward: bool
     include: tuple[str, ...]
     save_trace: Path | None
+    time_limit: float | None
     arguments: tuple[str, ...]
 
 
@@ -64,6 +65,12 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Runs before any is timed."),
         click.option("--backward", is_flag=True, help="Run the backward pass too."),
         click.option("--include", multiple=True, metavar="PACKAGE", help="Count an installed package as user code."),
+        click.option(
+            "--time-limit",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Measure a forward in part that takes longer than this; 60 if not given.",
+        ),
         click.option(
             "--save-trace",
             type=click.Path(dir_okay=False, writable=True, resolve_path=True, path_type=Path),
@@ -115,6 +122,7 @@ def _request(options: MeasureOptions, entry: EntryConfig, workspace: Path) -> Ru
         backward=options.backward or entry.backward,
         include=options.include,
         arguments=options.arguments or entry.arguments,
+        time_limit=options.time_limit,
         save_trace=None if options.save_trace is None else str(options.save_trace),
     )
 

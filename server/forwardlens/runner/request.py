@@ -16,6 +16,7 @@ class RunRequest:
 
     `entry` is an ENTRY of the command line except a configured name (`config.resolve_entry` turns that into one).
     `overlays` maps absolute paths to unsaved editor text that must run in place of the file.
+    `time_limit` is how many seconds one forward may take before it is measured in part.
     `save_trace` is where the worker writes a Chrome trace of one more forward.
     `iterations` and `warmup` are chosen by the worker when None.
     """
@@ -31,6 +32,7 @@ class RunRequest:
     include: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     save_trace: str | None = None
+    time_limit: float | None = None
     overlays: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

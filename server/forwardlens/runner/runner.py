@@ -60,5 +60,6 @@ def _fields(request: RunRequest) -> dict[str, Any]:
         "include": list(request.include),
         "arguments": list(request.arguments),
         "save_trace": request.save_trace,
+        "time_limit": request.time_limit,
         "overlays": dict(request.overlays),
     }

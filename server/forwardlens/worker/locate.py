@@ -16,6 +16,8 @@ from types import CodeType, FrameType
 
 import torch
 
+from .limits import Stopped
+
 MARK = "forwardlens::mark"
 OUTSIDE = -1
 
@@ -105,7 +107,8 @@ class Locator:
     """Traces user code and leaves marks. `marks[i]` tells what the i-th mark in the profiler's stream means.
 
     A mark is `(place, entry, resumed)`: the expression, a number for the running call of its function, and whether the
-    mark only says that a user function it called has returned.
+    mark only says that a user function it called has returned. A forward with more than `most_marks` is ended there,
+    and `full` says so.
     """
 
     def __init__(self, locations: Locations, is_user: Callable[[str], bool], most_marks: int) -> None:
@@ -124,6 +127,10 @@ class Locator:
         sys.settrace(self._on_call)
         try:
             return function()
+        except Stopped:
+            if not self.full:
+                raise
+            return None
         finally:
             sys.settrace(previous)
             del self._stack[1:]
@@ -136,7 +143,7 @@ class Locator:
 
     def _on_call(self, frame: FrameType, event: str, arg: object):
         code = frame.f_code
-        if self.full or not self._is_user(code.co_filename):
+        if not self._is_user(code.co_filename):
             return None
         entry = self._entry(frame)
         self._stack.append((frame, entry))
@@ -160,12 +167,15 @@ class Locator:
         return self._locations.table(frame.f_code).get(frame.f_lasti, OUTSIDE)
 
     def _local(self, entry: int, table: dict[int, int]):
-        marks, mark = self.marks, self._mark
+        marks, mark, most = self.marks, self._mark, self._most
 
         def on_event(frame: FrameType, event: str, arg: object):
             if event == "opcode":
                 place = table.get(frame.f_lasti)
                 if place is not None:
+                    if len(marks) >= most:
+                        self.full = True
+                        raise Stopped
                     marks.append((place, entry, False))
                     mark.__enter__()
                     mark.__exit__(None, None, None)
@@ -180,5 +190,3 @@ class Locator:
             self._stack.pop()
         caller, entry = self._stack[-1]
         self._leave_mark(OUTSIDE if caller is None else self._current(caller), entry, True)
-        if len(self.marks) > self._most:
-            self.full = True

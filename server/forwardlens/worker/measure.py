@@ -18,6 +18,7 @@ from .channel import Channel
 from .clock import LineClock, event_costs
 from .events import collect
 from .failures import Failure
+from .limits import DEFAULT_S, Limit
 from .locate import Locations, Locator
 from .overlay import Overlay
 from .usercode import UserCode
@@ -29,40 +30,113 @@ PROFILE_BUDGET_S = 1.0
 # Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
 TRACED_SLOWDOWN = 6
 MOST_PROFILED = 3
-MOST_MARKS = 400_000
+# What bounds a profile: expressions run by user code, and time and memory for library code that runs without any.
+MOST_MARKS = 100_000
+MOST_PROFILE_BYTES = 128 << 20
+PROFILE_LIMIT_S = 20.0
+PART_S = 10.0
 
 
 def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, channel: Channel) -> dict:
     """A recording of one case as plain data; the server's `attribution/recording.py` describes its fields."""
     device = choose_device(case, request.get("device"))
     case = case.to(device)
-    synchronize = timing.synchronizer(device)
-    run = Runner(case, request.get("backward", False))
+    bench = _Bench(Runner(case, request.get("backward", False)), device, is_user, channel)
 
     channel.progress("warm-up", "Warming up")
-    one = timing.warm_up(run.fresh, synchronize, request.get("warmup"))
-    run.copy_inputs = run.inputs_written()
-    locations = Locations()
-    channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
-    wall, clock = _time_and_clock(run, request.get("iterations"), synchronize, is_user, locations, channel)
-    channel.progress("profile", "Profiling its operators")
-    profiled = _profile(run, statistics.median(wall), device, synchronize, is_user, locations)
+    seconds = request.get("time_limit") or DEFAULT_S
+    with Limit(seconds) as limit:
+        first = timing.time_once(bench.run.fresh, bench.synchronize)
+    passes = bench.in_part(min(seconds, PART_S)) if limit.reached else bench.whole(first, request)
     if request.get("save_trace"):
-        _save_trace(run, device, synchronize, request["save_trace"])
-    used = {function[0] for function in locations.functions}
+        _save_trace(bench.run, device, bench.synchronize, request["save_trace"])
+    used = {function[0] for function in bench.locations.functions}
     return {
         "environment": environment.describe(device, bool(case.module is not None and case.module.training)),
         "target": case.target,
         "described": case.described,
-        "wall_ns": wall,
-        "clock": clock,
-        "grad": _grad_use(case, run, profiled["names"]),
-        "peak_memory_bytes": _peak_memory(run, device, synchronize),
-        "functions": locations.functions,
-        "places": locations.places,
+        "grad": _grad_use(case, bench.run.output, passes["names"]),
+        "peak_memory_bytes": None if limit.reached else _peak_memory(bench.run, device, bench.synchronize),
+        "functions": bench.locations.functions,
+        "places": bench.locations.places,
         "texts": {path: overlay.text(path) for path in sorted(used) if os.path.isfile(path)},
-        **profiled,
+        **passes,
     }
+
+
+class _Bench:
+    """The passes over one case, and what they share."""
+
+    def __init__(self, run: Runner, device: torch.device, is_user: UserCode, channel: Channel) -> None:
+        self.run, self._device, self._is_user, self._channel = run, device, is_user, channel
+        self.synchronize = timing.synchronizer(device)
+        self.locations = Locations()
+
+    def whole(self, first: int, request: dict) -> dict:
+        """Every pass over whole forwards; `first` is how long the first one took."""
+        one = timing.warm_up(self.run.fresh, self.synchronize, request.get("warmup"), first)
+        self.run.copy_inputs = self.run.inputs_written()
+        self._channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
+        wall, clock = self._time_and_clock(request.get("iterations"))
+        return {"stopped": False, "wall_ns": wall, "clock": clock, **self._profile(statistics.median(wall))}
+
+    def in_part(self, seconds: float) -> dict:
+        """One look at the beginning of a forward that goes on and on: its time is that of the part that was clocked."""
+        self._channel.progress("time", f"The forward goes on; clocking its first {seconds:.0f} s")
+        clock = LineClock(self._is_user)
+        line_ns, call_ns = event_costs()
+        start = time.perf_counter_ns()
+        with Limit(seconds):
+            clock.run(self.run.prepare(), self.synchronize)
+        wall = [time.perf_counter_ns() - start]
+        rows = [clock.take(self.locations)]
+        clocked = {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
+        return {"stopped": True, "wall_ns": wall, "clock": clocked, **self._profile(wall[0])}
+
+    def _time_and_clock(self, iterations: int | None) -> tuple[list[int], dict]:
+        """Untraced times and line clocks in turns, so that a machine that speeds up or slows down does so for both."""
+        line_ns, call_ns = event_costs()
+        clock = LineClock(self._is_user)
+        # The first one pays for tables and code objects seen for the first time.
+        clock.run(self.run.prepare(), self.synchronize)
+        clock.take(self.locations)
+        wall, rows = [], []
+        started = time.perf_counter()
+        while not _timed_enough(len(wall), time.perf_counter() - started, iterations):
+            wall.append(timing.time_once(self.run.prepare(), self.synchronize))
+            clock.run(self.run.prepare(), self.synchronize)
+            rows.append(clock.take(self.locations))
+            if len(wall) % 10 == 0:
+                self._channel.progress("time", f"Timed {len(wall)} runs")
+        return wall, {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
+
+    def _profile(self, one: float) -> dict:
+        self._channel.progress("profile", "Profiling its operators")
+        locator = Locator(self.locations, self._is_user, MOST_MARKS)
+        planned = timing.repetitions(TRACED_SLOWDOWN * one, PROFILE_BUDGET_S, 1, MOST_PROFILED)
+        if planned > 1:
+            # Once without the profiler: tables and places are built here, not inside the recorded window.
+            Locator(self.locations, self._is_user, MOST_MARKS).run(self.run.prepare())
+            self.synchronize()
+        starts: list[int] = []
+        with (
+            profile(**_profiler_options(self._device)) as profiler,
+            Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES) as limit,
+        ):
+            for _ in range(planned):
+                forward = self.run.prepare()
+                starts.append(len(locator.marks))
+                locator.run(forward)
+                self.synchronize()
+                if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
+                    break
+        return {**collect(profiler.kineto_results, locator, starts), "truncated": locator.full or limit.reached}
+
+
+def _profiler_options(device: torch.device) -> dict:
+    # The same recorder as torch.profiler's, whose start imports the compiler for a second (torch 2.13).
+    use_device = device.type if device.type in ("cuda", "xpu") else None
+    return {"use_kineto": True, "use_device": use_device, "record_shapes": True, "profile_memory": True}
 
 
 def choose_device(case: Case, name: str | None) -> torch.device:
@@ -124,23 +198,6 @@ def _run_backward(output: Any) -> Any:
     return output
 
 
-def _time_and_clock(run, iterations, synchronize, is_user, locations, channel) -> tuple[list[int], dict]:
-    """Untraced times and line clocks in turns, so that a machine that speeds up or slows down does so for both."""
-    line_ns, call_ns = event_costs()
-    clock = LineClock(is_user)
-    clock.run(run.prepare(), synchronize)  # the first one pays for tables and code objects seen for the first time
-    clock.take(locations)
-    wall, rows = [], []
-    started = time.perf_counter()
-    while not _timed_enough(len(wall), time.perf_counter() - started, iterations):
-        wall.append(timing.time_once(run.prepare(), synchronize))
-        clock.run(run.prepare(), synchronize)
-        rows.append(clock.take(locations))
-        if len(wall) % 10 == 0:
-            channel.progress("time", f"Timed {len(wall)} runs")
-    return wall, {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
-
-
 def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
     if wanted:
         return runs >= wanted
@@ -149,37 +206,9 @@ def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
     return runs >= MOST_RUNS or elapsed_s > TIMING_BUDGET_S
 
 
-def _profile(run, one: float, device, synchronize, is_user, locations) -> dict:
-    locator = Locator(locations, is_user, MOST_MARKS)
-    # The same profiler as torch.profiler's, whose start imports the compiler for a second (torch 2.13).
-    use_device = device.type if device.type in ("cuda", "xpu") else None
-    planned = timing.repetitions(TRACED_SLOWDOWN * one, PROFILE_BUDGET_S, 1, MOST_PROFILED)
-    starts: list[int] = []
-    # Once without the profiler: tables and places are built here, not inside the recorded window.
-    Locator(locations, is_user, MOST_MARKS).run(run.prepare())
-    synchronize()
-    with profile(use_kineto=True, use_device=use_device, record_shapes=True, profile_memory=True) as profiler:
-        for _ in range(planned):
-            forward = run.prepare()
-            starts.append(len(locator.marks))
-            locator.run(forward)
-            synchronize()
-            if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
-                break
-    recorded = collect(profiler.kineto_results, locator, starts)
-    recorded["truncated"] = locator.full
-    return recorded
-
-
 def _save_trace(run, device, synchronize, path: str) -> None:
     """One forward under the profiler with stacks, as a Chrome trace; apart from what is measured, stacks cost."""
-    with profile(
-        use_kineto=True,
-        use_device=device.type if device.type in ("cuda", "xpu") else None,
-        record_shapes=True,
-        profile_memory=True,
-        with_stack=True,
-    ) as profiler:
+    with profile(**_profiler_options(device), with_stack=True) as profiler:
         run.prepare()()
         synchronize()
     try:
@@ -188,8 +217,7 @@ def _save_trace(run, device, synchronize, path: str) -> None:
         raise Failure("usage", f"cannot write the trace to {path}: {error}") from None
 
 
-def _grad_use(case: Case, run, names: list[str]) -> dict:
-    output = run.fresh()
+def _grad_use(case: Case, output: Any, names: list[str]) -> dict:
     return {
         "grad_enabled": torch.is_grad_enabled(),
         "inference_mode": any(t.is_inference() for t in tensors(output)),
