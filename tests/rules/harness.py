@@ -145,9 +145,9 @@ def differences(before: str, after: str, *, gradients: bool) -> Iterator[str]:
     if list(model.parameters()):
         other.load_state_dict(model.state_dict())
     for attempt in ("first", "second"):
-        if not _same(_run(model, inputs), _run(other, same_inputs)):
+        if not same(_run(model, inputs), _run(other, same_inputs)):
             yield f"the outputs of the {attempt} call differ"
-    if gradients and not _same(_gradients(model, inputs), _gradients(other, same_inputs)):
+    if gradients and not same(_gradients(model, inputs), _gradients(other, same_inputs)):
         yield "the gradients differ"
 
 
@@ -165,6 +165,10 @@ def _leaves(value: Any) -> list[Any]:
     return [leaf for part in parts for leaf in _leaves(part)]
 
 
+def outputs_and_gradients(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    return [*_run(model, inputs), *_gradients(model, inputs)]
+
+
 def _gradients(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
     outputs = [out for out in _run(model, inputs) if getattr(out, "requires_grad", False)]
     if not outputs:
@@ -178,7 +182,7 @@ def _gradients(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
-def _same(one: list[Any], other: list[Any]) -> bool:
+def same(one: list[Any], other: list[Any]) -> bool:
     import torch
 
     if len(one) != len(other):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from forwardlens.model import ExpressionCost, OpCost, Shape
 from forwardlens.rules.contract import Context
+from forwardlens.rules.lines import is_whole_line, shared_out
 from forwardlens.source.tree import Tree, tree_of
 
 # Python operators and the operator that runs for them, with the operands in source order.
@@ -42,7 +43,12 @@ class Sites:
         self.tree = tree
         self.source = context.source
         self._by_node: dict[ast.AST, ExpressionCost] = {}
+        # Columns are missing from all costs of a file or from none.
+        lines_only = all(is_whole_line(tree, cost) for cost in context.costs)
         for cost in context.costs:
+            if lines_only:
+                self._by_node.update(shared_out(tree, cost, {**_BINARY, **_COMPARE}))
+                continue
             nodes = tree.at(cost.span)
             # A statement that is only an expression stands where the expression stands.
             node = next((n for n in nodes if isinstance(n, ast.expr)), nodes[0] if nodes else None)

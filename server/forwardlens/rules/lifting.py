@@ -167,7 +167,7 @@ class Lifter:
             raise RefusedError(f"`{self._text(loop.stop)}` is not certainly a number of rounds")
         if self.varies(loop.stop):
             raise RefusedError("the number of rounds changes inside the loop")
-        if loop.start == 0 and same_axis(self.sites.tree, loop.function, loop.stop, base, axis, rank):
+        if loop.start == 0 and same_axis(self.sites.tree, loop, base, axis, rank):
             return ":"
         stop = self._text(loop.stop)
         start = str(loop.start) if loop.start else ""
@@ -381,9 +381,12 @@ class Lifter:
     def _binary(self, node: ast.BinOp) -> Value:
         shapes = self.sites.operands(node)
         operands = (node.left, node.right)
-        if shapes is None:
+        ranks = [len(s) for s in shapes] if shapes is not None else [None, None]
+        # `1 / x` and the like run operators of one operand: with a number there is nothing to broadcast.
+        number = any(isinstance(o, ast.Constant) for o in operands) and self.sites.cost(node) is not None
+        if shapes is None and not number:
             raise RefusedError(f"`{self._text(node)}` is no tensor operation that the run saw")
-        result = self.elementwise(node, operands, [len(s) for s in shapes])
+        result = self.elementwise(node, operands, ranks)
         logical = isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor))
         if logical and all(_is_boolean(self.lift(o)) for o in operands):
             return replace(result, boolean=True)
@@ -452,7 +455,8 @@ class Lifter:
             return self._view(name, node, operands)
         if name in {"embedding", "linear"} and library:
             return self._module(node)
-        if name in ELEMENTWISE:
+        flags = any(isinstance(o, ast.Constant) and isinstance(o.value, bool) for o in node.args)
+        if name in ELEMENTWISE and not flags and (name != "where" or len(operands) == 3):
             return self._elementwise_call(node, name, operands)
         raise RefusedError(f"`{name}` is not known to work position by position")
 
@@ -532,6 +536,9 @@ class Lifter:
         lookup = "aten::embedding" in ran
         if not ran - {"aten::embedding"} <= _POSITIONWISE:
             raise RefusedError(f"`{self._text(node.func)}` is not known to work position by position")
+        norm = self.sites.op(node, "aten::layer_norm")
+        if norm is not None and len(norm.shapes[2] if len(norm.shapes) > 2 else ()) != 1:
+            raise RefusedError(f"`{self._text(node.func)}` may normalise several dimensions")
         if lookup:
             value = arranged(value, value.natural)
             extra = (value.rank,)

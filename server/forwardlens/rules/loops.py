@@ -23,6 +23,12 @@ from forwardlens.source.tree import Comprehension, Function, Tree, argument, dot
 AxisSize = tuple[str, int]
 
 
+# How many definitions a length is followed through.
+_DEPTH = 4
+_CREATION = frozenset("zeros ones empty full rand randn new_zeros new_ones new_empty new_full".split())
+_LIKE = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"})
+
+
 @dataclass(frozen=True)
 class Element:
     """A loop variable that takes the slices of `base` along `axis` (None: along one that is only known by rank)."""
@@ -128,23 +134,105 @@ def _sliced(iterable: ast.expr) -> tuple[ast.expr, int]:
     return iterable, 0
 
 
-def axis_size(tree: Tree, function: Function, node: ast.expr, seen: int = 0) -> AxisSize | None:
-    """Which axis length an integer expression stands for: `("x", 1)` for `x.size(1)` or `t` of `b, t = x.shape`."""
-    if seen > 4:
-        return None
-    value = integer(node)
-    if value is not None:
-        return ("", value)
-    found = _size_expression(node)
-    if found is not None:
-        base, axis = found
-        return _origin(tree, function, base, axis, node, seen)
-    if isinstance(node, ast.Name):
-        statement = definition(tree, function, node.id)
-        if statement is None:
+@dataclass(frozen=True)
+class _Sizes:
+    """Follows the lengths of axes through a function, up to a loop in it."""
+
+    tree: Tree
+    function: Function
+    loop: ast.AST
+
+    def of(self, node: ast.expr, depth: int = 0) -> AxisSize | None:
+        """The axis whose length an integer expression is: `("x", 1)` for `x.size(1)` or `t` of `b, t = x.shape`."""
+        if depth > _DEPTH:
             return None
-        return _from_definition(tree, function, statement, node.id, seen)
-    return None
+        value = integer(node)
+        if value is not None:
+            return ("", value)
+        found = _size_expression(node)
+        if found is not None:
+            return self.axis(*found, node, depth)
+        if isinstance(node, ast.Name):
+            statement = definition(self.tree, self.function, node.id)
+            return None if statement is None else self._defined(statement, node.id, depth)
+        return None
+
+    def axis(self, base: ast.expr, axis: int, where: ast.AST, depth: int = 0) -> AxisSize | None:
+        """The length of `base` along `axis`, followed through `zeros(n, ...)` and `zeros_like(x)`.
+
+        None unless `base` keeps its value from `where` until the loop has ended.
+        """
+        place = dotted(base)
+        if place is None:
+            return None
+        if "." in place:
+            stores = (n for n in ast.walk(self.function) if isinstance(n, ast.Attribute))
+            kept = not any(isinstance(n.ctx, ast.Store) and overlap(dotted(n) or "", place) for n in stores)
+            return (place, axis) if kept else None
+        statement = definition(self.tree, self.function, place)
+        made = self._created(statement.value, axis, depth) if statement is not None else None
+        if made is not None:
+            return made
+        if any(self._between(store, where) for store in bindings(self.function, place)):
+            return None
+        return (place, axis)
+
+    def _defined(self, statement: ast.Assign, name: str, depth: int) -> AxisSize | None:
+        """The axis behind `n` of `n = x.size(1)` or `b, n = x.shape`."""
+        if len(statement.targets) != 1:
+            return None
+        target = statement.targets[0]
+        if isinstance(target, ast.Name):
+            return self.of(statement.value, depth + 1)
+        if not isinstance(target, ast.Tuple) or any(isinstance(e, ast.Starred) for e in target.elts):
+            return None
+        position = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Name) and e.id == name), None)
+        if position is None:
+            return None
+        if isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(target.elts):
+            return self.of(statement.value.elts[position], depth + 1)
+        base = _leading_shape(statement.value)
+        return None if base is None else self.axis(base, position, statement, depth)
+
+    def _created(self, value: ast.expr, axis: int, depth: int) -> AxisSize | None:
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or depth > _DEPTH:
+            return None
+        name = value.func.attr
+        if name in _LIKE and value.args:
+            return self.axis(value.args[0], axis, value, depth + 1)
+        if name == "clone":
+            return self.axis(value.func.value, axis, value, depth + 1)
+        if name not in _CREATION or not value.args or axis < 0:
+            return None
+        first = value.args[0]
+        base = _leading_shape(first)
+        if base is not None:
+            return self.axis(base, axis, value, depth + 1)
+        sizes = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else value.args
+        if axis >= len(sizes) or any(isinstance(size, ast.Starred) for size in sizes[: axis + 1]):
+            return None
+        return self.of(sizes[axis], depth + 1)
+
+    def _between(self, store: ast.AST, where: ast.AST) -> bool:
+        """Whether a binding may run between `where` and the end of the loop."""
+        if isinstance(store, ast.arg):
+            return False
+        if not isinstance(where, (ast.expr, ast.stmt)):
+            return True
+        statement = next(a for a in self.tree.ancestors(store) if isinstance(a, ast.stmt))
+        here = self.tree.statement(where)
+        if set(self.tree.loops(statement)) & set(self.tree.loops(here)):
+            return True
+        if statement is here:
+            return not isinstance(here, ast.Assign)
+        return here.lineno < statement.lineno <= (getattr(self.loop, "end_lineno", None) or statement.lineno)
+
+
+def _leading_shape(node: ast.expr) -> ast.expr | None:
+    """`x` for `x.shape` and `x.shape[:2]`, whose entries are the lengths of x from the first axis on."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return shape_of(node.value) if node.slice.lower is None and node.slice.step is None else None
+    return shape_of(node)
 
 
 def _size_expression(node: ast.expr) -> tuple[ast.expr, int] | None:
@@ -169,101 +257,26 @@ def shape_of(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _from_definition(tree: Tree, function: Function, statement: ast.Assign, name: str, seen: int) -> AxisSize | None:
-    """The axis behind `n` of `n = x.size(1)` or `b, n = x.shape`."""
-    if len(statement.targets) != 1:
-        return None
-    target = statement.targets[0]
-    if isinstance(target, ast.Name):
-        return axis_size(tree, function, statement.value, seen + 1)
-    if not isinstance(target, ast.Tuple) or any(isinstance(e, ast.Starred) for e in target.elts):
-        return None
-    position = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Name) and e.id == name), None)
-    if position is None:
-        return None
-    if isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(target.elts):
-        return axis_size(tree, function, statement.value.elts[position], seen + 1)
-    base = shape_of(statement.value)
-    if base is None and isinstance(statement.value, ast.Subscript):
-        cut = statement.value.slice
-        from_start = isinstance(cut, ast.Slice) and cut.lower is None and cut.step is None
-        base = shape_of(statement.value.value) if from_start else None
-    return None if base is None else _origin(tree, function, base, position, statement, seen)
-
-
-def _origin(tree: Tree, function: Function, base: ast.expr, axis: int, where: ast.AST, seen: int) -> AxisSize | None:
-    """The size of `base` along `axis`, followed through `zeros(n, ...)` and `zeros_like(x)`.
-
-    None unless `base` keeps its value from `where` to the end of the function.
-    """
-    place = dotted(base)
-    if place is None:
-        return None
-    if "." not in place:
-        statement = definition(tree, function, place)
-        made = _creation_size(tree, function, statement.value, axis, seen) if statement is not None else None
-        if made is not None:
-            return made
-        if any(_later(tree, store, where) for store in bindings(function, place)):
-            return None
-    elif any(
-        isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and dotted(n) == place for n in ast.walk(function)
-    ):
-        return None
-    return (place, axis)
-
-
-def _later(tree: Tree, store: ast.AST, where: ast.AST) -> bool:
-    """Whether a binding can come after `where`: it stands below it, or both are in a loop that comes around."""
-    if isinstance(store, ast.arg):
-        return False
-    if not isinstance(where, (ast.expr, ast.stmt)):
-        return True
-    statement = next(a for a in tree.ancestors(store) if isinstance(a, ast.stmt))
-    here = tree.statement(where)
-    if statement is here:
-        return not isinstance(here, ast.Assign)
-    return statement.lineno > here.lineno or bool(set(tree.loops(statement)) & set(tree.loops(here)))
-
-
-_CREATION = {"zeros": 0, "ones": 0, "empty": 0, "full": 0, "rand": 0, "randn": 0, "new_zeros": 0, "new_empty": 0}
-_LIKE = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"})
-
-
-def _creation_size(tree: Tree, function: Function, value: ast.expr, axis: int, seen: int) -> AxisSize | None:
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or seen > 4:
-        return None
-    name = value.func.attr
-    if name in _LIKE and value.args:
-        return _origin(tree, function, value.args[0], axis, value, seen + 1)
-    if name == "clone":
-        return _origin(tree, function, value.func.value, axis, value, seen + 1)
-    if name not in _CREATION or not value.args or axis < 0:
-        return None
-    first = value.args[0]
-    sizes = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else value.args
-    if isinstance(first, (ast.Tuple, ast.List)) or (shape_of(first) is None and not isinstance(first, ast.Subscript)):
-        if axis < len(sizes) and not any(isinstance(s, ast.Starred) for s in sizes[: axis + 1]):
-            return axis_size(tree, function, sizes[axis], seen + 1)
-        return None
-    base = shape_of(first)
-    if base is None and isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Slice):
-        base = shape_of(first.value) if first.slice.lower is None and first.slice.step is None else None
-    return None if base is None else _origin(tree, function, base, axis, value, seen + 1)
-
-
-def same_axis(tree: Tree, function: Function, stop: ast.expr, base: ast.expr, axis: int, rank: int | None) -> bool:
-    """Whether `stop` certainly is the length of `base` along `axis` while the loop runs."""
-    one = axis_size(tree, function, stop)
-    other = _origin(tree, function, base, axis, stop, 0)
-    if one is None or other is None:
+def same_axis(tree: Tree, loop: Loop, base: ast.expr, axis: int, rank: int | None) -> bool:
+    """Whether the loop certainly counts to the length of `base` along `axis`."""
+    if loop.stop is None:
         return False
 
-    def normal(size: AxisSize) -> AxisSize:
+    def normal(size: tuple[str | None, int]) -> tuple[str | None, int]:
         place, number = size
         return (place, number + rank) if place and number < 0 and rank is not None else size
 
-    return normal(one) == normal(other)
+    direct = _size_expression(loop.stop)
+    if direct is not None and dotted(base) is not None:
+        # Asked at the head of the loop itself, whatever the name was bound to before.
+        same = normal((dotted(direct[0]), direct[1])) == normal((dotted(base), axis))
+    else:
+        same = False
+    if same:
+        return True
+    sizes = _Sizes(tree, loop.function, loop.node)
+    one, other = sizes.of(loop.stop), sizes.axis(base, axis, loop.stop)
+    return one is not None and other is not None and normal(one) == normal(other)
 
 
 def stop_is_count(node: ast.expr) -> bool:
@@ -300,6 +313,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
     if reads is None:
         return "carried"
     own = {sites.tree.text(t) for t in _written_slices(node)}
+    named = named_slices(sites, loop)
     # A slice under a name is the round's own only if the loop gives it.
     targets = names_bound(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
     for changed, place in changes(loop):
@@ -317,7 +331,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         shared = aliases(function, place)
         text = sites.tree.text(written) if written is not None else None
         for name, read in reads:
-            if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text):
+            if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
                 return "carried"
     return "independent"
 
@@ -339,12 +353,25 @@ def _is_list_append(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
 
 
-def _same_slice(tree: Tree, read: ast.AST, text: str | None) -> bool:
+def named_slices(sites: Sites, loop: ast.AST) -> dict[str, str]:
+    """The loop variables that are slices, as they could be indexed: `{"row": "x[i]"}` for `enumerate(x)`."""
+    head = loop_of(sites, loop)
+    if head is None or head.index is None:
+        return {}
+    return {
+        name: f"{sites.tree.text(element.base)}[{head.index}]"
+        for name, element in head.elements.items()
+        if element.axis == 0 and dotted(element.base) is not None
+    }
+
+
+def _same_slice(tree: Tree, read: ast.AST, text: str | None, named: dict[str, str]) -> bool:
     """Whether a read is of the same slice that is written, or of a fact about the tensor only."""
     parent = tree.parent(read)
-    if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
+    if any(isinstance(n, ast.Attribute) and n.attr in METADATA for n in (read, parent)):
         return True
-    if isinstance(read, ast.Name) and read.id == text:
+    name = read.value if isinstance(read, ast.Attribute) else read
+    if isinstance(name, ast.Name) and text is not None and text in {name.id, named.get(name.id)}:
         return True
     return isinstance(parent, ast.Subscript) and parent.value is read and tree.text(parent) == text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from forwardlens.source.tree import dotted, module_aliases
 
@@ -52,6 +53,7 @@ def torch_name(module: ast.Module) -> str | None:
     return "torch" if "torch" in names else min(names, default=None)
 
 
+@lru_cache(maxsize=64)
 def torch_namespaces(module: ast.Module) -> frozenset[str]:
     names = module_aliases(module, "torch") | module_aliases(module, "torch.nn.functional")
     nn = module_aliases(module, "torch.nn") | {f"{name}.nn" for name in names}

@@ -17,7 +17,7 @@ from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arran
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders
 from forwardlens.rules.lifting import Lifter, lifter_for
-from forwardlens.rules.loops import Loop, leaves_early, loop_of
+from forwardlens.rules.loops import Loop, leaves_early, loop_of, named_slices
 from forwardlens.rules.operations import JOINS, is_torch_function
 from forwardlens.source.dataflow import METADATA, aliases, changes, fresh_name, overlap, read_after, root
 from forwardlens.source.rewrite import (
@@ -294,7 +294,7 @@ class _Rounds:
         right = region.rank - 1 - region.loop
         if _is_where(self.lifter, value) and len(value.args) == 3:
             keep, yes, no = (self.lifter.lift(a) for a in value.args)
-            if isinstance(keep, Fixed):
+            if isinstance(keep, Fixed) or keep.round_rank > region.round_rank:
                 return None
             if self._is_region(yes, region) and self._scalar(value, 2, no) is not None:
                 mask, fill = _negated(arranged(keep, right), keep.boolean), self._scalar(value, 2, no)
@@ -306,6 +306,8 @@ class _Rounds:
             source, hit, given = (self.lifter.lift(a) for a in (value.func.value, *value.args))
             fill = given.text if isinstance(given, Fixed) else None
             if not self._is_region(source, region) or isinstance(hit, Fixed) or fill is None:
+                return None
+            if hit.round_rank > region.round_rank:
                 return None
             mask = arranged(hit, right).text
         else:
@@ -335,6 +337,10 @@ class _Rounds:
         """`mask[b, : lengths[b]] = True`: the rounds' slices differ in length, so positions are compared with it."""
         items = index_items(target)
         cuts = [i for i in items if isinstance(i, ast.Slice) and self._varies(i)]
+        inner = target.value
+        if isinstance(inner, ast.Subscript) and dotted(inner.value) is not None and len(index_items(inner)) == 1:
+            # `mask[b][: n[b]]` is `mask[b, : n[b]]`.
+            items, inner = [*index_items(inner), *items], inner.value
         if len(cuts) != 1 or cuts[0].step is not None or any(isinstance(i, ast.Constant) for i in items):
             raise RefusedError(f"`{self._text(target)}` has no single length per round")
         if self.sites.op(target, "aten::copy_") is not None:
@@ -343,16 +349,17 @@ class _Rounds:
         lower, upper = cut.lower, cut.upper
         if (lower is None) == (upper is None):
             raise RefusedError(f"`{self._text(target)}` has two bounds per round")
-        base = self._text(target.value)
+        base = self._text(inner)
         lengths = self._lengths(upper if upper is not None else lower, base)
         value = self.lifter.lift(node.value)
         if isinstance(value, Batched):
             raise RefusedError("slices of different lengths get values of their own")
-        self._note_write(target)
+        self.written += [(self._text(t), dotted(inner) or "") for t in (target, target.value)]
         whole = ast.copy_location(
-            ast.Subscript(target.value, ast.Tuple([ast.Slice() if i is cut else i for i in items]), ast.Store()), target
+            ast.Subscript(inner, ast.Tuple([ast.Slice() if i is cut else i for i in items]), ast.Store()), target
         )
-        region = self.lifter.index_of_rank(whole, index_items(whole), self._rank_of_target(target))
+        ranked = target if inner is target.value else target.value
+        region = self.lifter.index_of_rank(whole, index_items(whole), self._rank_of_target(ranked))
         counted = next(d for d in range(region.rank) if d != region.loop and d == axis)
         positions = f"{self.lifter.torch}.arange({base}.size({axis}), device={base}.device)"
         compared = f"{positions} {'<' if upper is not None else '>='} {lengths}"
@@ -396,10 +403,10 @@ class _Rounds:
             return None
         return indexed(self._text(bound.value), [self.lifter.window(bound.value, 0, 1)])
 
-    def _rank_of_target(self, target: ast.Subscript) -> int:
-        rank = self.sites.base_rank(target)
+    def _rank_of_target(self, target: ast.expr) -> int:
+        rank = self.sites.base_rank(target) if isinstance(target, ast.Subscript) else None
         if rank is None:
-            raise RefusedError(f"the run does not tell how many dimensions `{self._text(target.value)}` has")
+            raise RefusedError(f"the run does not tell how many dimensions `{self._text(target)}` takes from")
         return rank
 
     def _update(self, node: ast.AugAssign, target: ast.Subscript) -> None:
@@ -562,8 +569,9 @@ def _require_independent(sites: Sites, loop: Loop, node: ast.For, rounds: _Round
         shared = aliases(loop.function, place)
         if any(other != place and any(overlap(other, s) for s in shared) for other in places):
             raise RefusedError(f"`{place}` may share its memory with something else that the loop writes")
+        named = named_slices(sites, node)
         for name, element in loop.elements.items():
-            if name not in texts and any(overlap(root(element.base) or "", s) for s in shared):
+            if not texts & {name, named.get(name, "")} and any(overlap(root(element.base) or "", s) for s in shared):
                 raise RefusedError(f"`{name}` is a slice of what the loop writes to")
         for statement in node.body:
             for read in ast.walk(statement):
@@ -578,7 +586,9 @@ def _require_independent(sites: Sites, loop: Loop, node: ast.For, rounds: _Round
             raise RefusedError(f"the loop changes `{place}`")
 
 
-def _reads_elsewhere(sites: Sites, read: ast.AST, shared: set[str], texts: set[str], bound: frozenset[str]) -> bool:
+def _reads_elsewhere(
+    sites: Sites, read: ast.AST, shared: frozenset[str], texts: set[str], bound: frozenset[str]
+) -> bool:
     """Whether `read` may see memory of `place` beyond the slice that the round itself writes."""
     if not isinstance(read, (ast.Name, ast.Attribute)) or isinstance(read.ctx, ast.Store):
         return False
@@ -593,7 +603,7 @@ def _reads_elsewhere(sites: Sites, read: ast.AST, shared: set[str], texts: set[s
             return False
     if not any(overlap(name, s) for s in shared) or name.split(".")[0] in bound or name == "self":
         return False
-    if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
+    if any(isinstance(n, ast.Attribute) and n.attr in METADATA for n in (read, parent)):
         return False
     return not (isinstance(parent, ast.Subscript) and parent.value is read and sites.tree.text(parent) in texts)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from forwardlens.source.tree import Function, Tree, dotted
 
@@ -143,16 +144,17 @@ def _is_namespace(node: ast.expr) -> bool:
     return place is not None and place.split(".")[0] in {"torch", "F", "nn", "math", "np", "self"}
 
 
-def aliases(function: ast.AST, place: str) -> set[str]:
+@lru_cache(maxsize=1024)
+def aliases(function: ast.AST, place: str) -> frozenset[str]:
     """All places in `function` that may share memory with `place`, itself included. Ignores the order of statements."""
     links = [
         ({p for t in targets for p in may_alias(t)}, may_alias(value))
         for node in ast.walk(function)
         for targets, value in _bindings_of(node)
     ]
-    known = {place}
+    known = frozenset({place})
     while True:
-        grown = set(known)
+        grown = known
         for targets, values in links:
             if any(overlap(p, k) for p in targets | values for k in known):
                 grown |= {p for p in targets | values if p in targets or any(overlap(p, k) for k in known)}

@@ -121,8 +121,8 @@ from torch import nn
 class Ramp(nn.Module):
     def forward(self, x):
         ramp = torch.arange(
-            x.size(1),
-            device=x.device,  # one for each step
+            x.size(1),  # one for each step
+            device=x.device,
         ).to(dtype=x.dtype)
         blank = torch.zeros(x.size(1), dtype=x.dtype, device=x.device)
         return x * ramp + blank

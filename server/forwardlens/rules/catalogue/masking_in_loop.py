@@ -39,6 +39,8 @@ class MaskingInLoop(Rule):
     The fix is offered as safe if every round is independent, no name of a round is read after the loop, and the run
     showed the ranks of all operands, which decide where a dimension of size 1 has to go. Writes into slices stay
     in place, so that everything that shares the tensor's memory sees them as before. Lengths must not be negative.
+    One number per round follows the dtype of what it meets, a column of them takes part in deciding it: where a
+    `float64` threshold meets `float32` samples the result changes its dtype, which trying the fix shows.
     """
 
     name: ClassVar[str] = "masking-in-loop"

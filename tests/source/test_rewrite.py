@@ -1,0 +1,123 @@
+"""Edits are as small as they can be and leave everything else alone."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+import pytest
+
+from forwardlens.model import Edit
+from forwardlens.source.edits import apply_edits
+from forwardlens.source.rewrite import (
+    change_text,
+    checked,
+    edit_between,
+    insert_before,
+    insert_decorator,
+    replace_statements,
+    splice,
+    stands_alone,
+    with_keyword,
+    without_argument,
+)
+from forwardlens.source.text import SourceText
+from forwardlens.source.tree import Tree, tree_of
+
+
+def _tree(text: str) -> Tree:
+    tree = tree_of(SourceText("/w/x.py", text))
+    assert tree is not None
+    return tree
+
+
+def _keyword(text: str) -> str:
+    def change(node: cst.BaseExpression) -> cst.BaseExpression:
+        assert isinstance(node, cst.Call)
+        return with_keyword(node, "device", "x.device")
+
+    return change_text(text, change)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f()", "f(device=x.device)"),
+        ("f(a)", "f(a, device=x.device)"),
+        ("f(a, b=1)", "f(a, b=1, device=x.device)"),
+        ("f(\n    a,\n    b,\n)", "f(\n    a,\n    b,\n    device=x.device,\n)"),
+        ("f(\n    a,  # first\n)", "f(\n    a,  # first\n    device=x.device,\n)"),
+        ("f(\r\n\ta,\r\n)", "f(\r\n\ta,\r\n\tdevice=x.device,\r\n)"),
+        ("f(a,)", "f(a,device=x.device,)"),
+    ],
+)
+def test_with_keyword(before: str, after: str) -> None:
+    assert _keyword(before) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "position", "after"),
+    [("f(a, b)", 0, "f(b)"), ("f(a, k=1)", None, "f(a)"), ("f(k=1, a=2)", None, "f(a=2)"), ("f(a)", 0, "f()")],
+)
+def test_without_argument(before: str, position: int | None, after: str) -> None:
+    def change(node: cst.BaseExpression) -> cst.BaseExpression:
+        assert isinstance(node, cst.Call)
+        return without_argument(node, position, "k")
+
+    assert change_text(before, change) == after
+
+
+def test_an_edit_leaves_out_what_stays() -> None:
+    source = SourceText("/w/x.py", "value = abcdef\n")
+    assert edit_between(source, 8, 14, "abXYef") == Edit("/w/x.py", (1, 10), (1, 12), "XY")
+
+
+def test_an_edit_does_not_cut_a_line_end_in_half() -> None:
+    source = SourceText("/w/x.py", "a\r\nb\r\nc")
+    edit = edit_between(source, 0, 7, "a\r\nc")
+    assert apply_edits(source, [edit]).text == "a\r\nc"
+    assert "\r" not in source.line(edit.start[0])[: edit.start[1]]
+
+
+def test_statements_are_replaced_in_their_own_dress() -> None:
+    tree = _tree("if a:\r\n\tx = 1\r\n\ty = 2\r\n\tz = 3\r\n")
+    block = tree.block(next(n for n in ast.walk(tree.module) if isinstance(n, ast.Assign)))
+    edit = replace_statements(tree, block[:2], ["p = 1", "q = 2"])
+    assert apply_edits(tree.source, [edit]).text == "if a:\r\n\tp = 1\r\n\tq = 2\r\n\tz = 3\r\n"
+    gone = replace_statements(tree, block[:1], [])
+    assert apply_edits(tree.source, [gone]).text == "if a:\r\n\ty = 2\r\n\tz = 3\r\n"
+
+
+def test_lines_and_decorators_are_inserted_in_the_indentation() -> None:
+    tree = _tree("class A:\n    @old\n    def f(self):\n        return 1\n")
+    function = next(tree.functions())
+    decorated = insert_decorator(tree, function, "@new")
+    assert apply_edits(tree.source, [decorated]).text == (
+        "class A:\n    @old\n    @new\n    def f(self):\n        return 1\n"
+    )
+    before = insert_before(tree, function.body[0], ["a = 1", "b = 2"])
+    assert "        a = 1\n        b = 2\n        return 1\n" in apply_edits(tree.source, [before]).text
+
+
+def test_splice_replaces_parts_and_keeps_the_rest() -> None:
+    tree = _tree("r = f( a , # why\n  b )\n")
+    call = next(n for n in ast.walk(tree.module) if isinstance(n, ast.Call))
+    assert splice(tree.source, call, {call.args[0]: "longer", call.args[1]: "c"}) == "f( longer , # why\n  c )"
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [("x = 1\n", True), ("x = 1  # why\n", True), ("x = 1; y = 2\n", False), ("if a: x = 1\n", False)],
+)
+def test_stands_alone(text: str, *, alone: bool) -> None:
+    tree = _tree(text)
+    statement = next(n for n in ast.walk(tree.module) if isinstance(n, ast.Assign))
+    assert stands_alone(tree, statement) is alone
+
+
+def test_edits_that_overlap_or_do_not_parse_are_refused() -> None:
+    source = SourceText("/w/x.py", "x = 1\n")
+    fine = Edit("/w/x.py", (1, 4), (1, 5), "2")
+    assert checked(source, [fine]) == (fine,)
+    assert checked(source, [fine, Edit("/w/x.py", (1, 3), (1, 5), " 3")]) is None
+    assert checked(source, [Edit("/w/x.py", (1, 4), (1, 5), "(")]) is None
