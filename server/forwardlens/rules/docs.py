@@ -21,7 +21,12 @@ def pages() -> Mapping[str, str]:
 
 
 def page(rule: Rule) -> str:
-    parts = [f"# {rule.name}", _NOTE, f"{rule.summary}.", inspect.cleandoc(rule.__doc__ or ""), "## Examples"]
+    return f"{_NOTE}\n{explanation(rule)}"
+
+
+def explanation(rule: Rule) -> str:
+    """Everything there is to say about a rule, as Markdown."""
+    parts = [f"# {rule.name}", f"{rule.summary}.", inspect.cleandoc(rule.__doc__ or ""), "## Examples"]
     flagged = [example for example in rule.examples if _MARK in example.code]
     clean = [example for example in rule.examples if _MARK not in example.code]
     parts += [part for example in flagged for part in _flagged(example)]

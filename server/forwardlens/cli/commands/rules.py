@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -35,11 +34,13 @@ def _list(rules: Collection[Rule]) -> None:
 
 
 def _explain(rule: Rule) -> None:
-    page = f"# {rule.name}\n\n{rule.summary}\n\n{inspect.getdoc(rule)}"
+    from forwardlens.rules.docs import explanation
+
+    page = explanation(rule)
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
 
         Console().print(Markdown(page))
     else:
-        click.echo(page)
+        click.echo(page, nl=False)

@@ -14,6 +14,7 @@ from forwardlens.report.formats import Format
 from forwardlens.report.links import rule_url
 from forwardlens.report.record import Report, plain_evidence
 from forwardlens.report.words import verification_text
+from forwardlens.rules.docs import explanation
 from forwardlens.rules.engine import catalogue
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -45,14 +46,15 @@ def render(report: Report) -> str:
 
 
 def _driver(names: list[str]) -> JsonObject:
-    summaries = {rule.name: rule.summary for rule in catalogue()}
+    rules = {rule.name: rule for rule in catalogue()}
     return {
         "name": "ForwardLens",
         "semanticVersion": __version__,
         "rules": [
             {
                 "id": name,
-                "shortDescription": {"text": summaries[name]},
+                "shortDescription": {"text": rules[name].summary},
+                "help": {"text": rules[name].summary, "markdown": explanation(rules[name])},
                 "helpUri": rule_url(name),
             }
             for name in names

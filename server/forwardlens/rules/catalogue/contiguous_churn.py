@@ -204,7 +204,7 @@ def _match(sites: Sites, node: ast.Call, cost: ExpressionCost) -> Match | None:
     times = "once" if copies == 1 else f"{copies} times"
     return Match(
         sites.source.span(node),
-        f"this copies its tensor {times} in one forward, {percent(cost.share)} of it, "
+        f"This copies its tensor {times} in one forward, {percent(cost.share)} of it, "
         "for readers that work on any memory layout",
         cost.share,
         {"copies": copies},

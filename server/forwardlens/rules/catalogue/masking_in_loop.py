@@ -317,7 +317,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     rounds = cost.calls_per_entry
     share = sites.share(*(loop.body if isinstance(loop, (ast.For, ast.While)) else [loop]))
     message = (
-        f"this loop masks row by row, {rounds} rounds of small operators that take {percent(share)} of the forward: "
+        f"This loop masks row by row, {rounds} rounds of small operators that take {percent(share)} of the forward: "
         "broadcasting does all rows in one operator each"
     )
     head = loop.iter if isinstance(loop, ast.For) else None
