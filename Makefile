@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 NODE   := $(BIN)/python scripts/node.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check format docs bench corpus vsix clean
+.PHONY: help setup demo test check format docs bench corpus editor vsix clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,10 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	touch $@
 
+$(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/.done
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
 node_modules/.done: package.json package-lock.json | $(VENV)/.done
 	$(NODE) npm ci --no-audit --no-fund
 	touch $@
@@ -40,7 +44,7 @@ check: setup  ## lint, formatting and types, Python and TypeScript
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
-	$(NODE) npm run check
+	$(NODE) npm run lint
 
 format: setup  ## rewrite files in the project's format
 	$(BIN)/ruff check --fix
@@ -50,8 +54,14 @@ format: setup  ## rewrite files in the project's format
 docs: setup  ## regenerate docs/rules from the rule files
 	$(BIN)/python -m forwardlens.rules.docs
 
-bench: setup  ## ratios against other tools, into docs/benchmarks.md
+bench: setup $(VENV)/.bench  ## ratios against other tools, into docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+corpus: setup  ## real faults and look-alikes from ../shared/cases, totals into docs/benchmarks.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.corpus
+
+editor: setup  ## code-server for the tests in a real VS Code, into .cache/
+	$(BIN)/python scripts/editor.py install
 
 vsix: setup  ## the packaged extension, with the server and its libraries inside
 	$(BIN)/python scripts/vsix.py

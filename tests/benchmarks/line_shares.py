@@ -49,7 +49,7 @@ def run() -> Table:
     worst = 0.0
     for program in PROGRAMS:
         profile = profiled(program)
-        theirs, whole = _theirs(program, list(profile.texts))
+        theirs, whole = line_profiler_seconds(program, list(profile.texts))
         ours: dict[tuple[str, int], float] = defaultdict(float)
         for cost in profile.lines:
             # line_profiler counts called functions into the calling line, so totals are what compares.
@@ -71,7 +71,7 @@ def run() -> Table:
     )
 
 
-def _theirs(program: Program, files: list[str]) -> tuple[dict[tuple[str, int], float], float]:
+def line_profiler_seconds(program: Program, files: list[str]) -> tuple[dict[tuple[str, int], float], float]:
     """Seconds by line, and of the outermost forward: the function whose lines cost most in all."""
     command = [sys.executable, "-c", _LINE_PROFILER, *program.import_from, json.dumps(files)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
