@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,3 +197,31 @@ def test_backward_is_on_the_forwards_expression_wherever_it_ran() -> None:
     assert profile.unattributed_share == pytest.approx(0.01)
     assert {o.name: o.total_ms for o in mul.ops}["MulBackward0 (backward)"] == pytest.approx(mul.backward_ms)
     assert sum(c.self_ms for c in profile.lines) == pytest.approx(9.9)
+
+
+@pytest.fixture(scope="module")
+def h200() -> Recording:
+    """One forward of a BERT-style encoder on an NVIDIA H200 (torch 2.11, Python 3.12), as a worker recorded it."""
+    with gzip.open(Path(__file__).parent / "h200_slow_bert.json.gz", "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def test_device_time_of_a_real_recording_is_on_user_lines(h200: Recording) -> None:
+    iterations = h200["iterations"]
+    launched = sum(op[7] for iteration in iterations for op in iteration["ops"]) / len(iterations) / MS
+    profile = attribute(h200, "slow_bert.py:build")
+    assert sum(cost.device_ms for cost in profile.lines) == pytest.approx(launched, rel=0.01)
+    assert profile.forward.device_busy_ms == pytest.approx(launched, rel=0.01)
+    assert profile.unattributed_share < 0.02
+    assert profile.forward.bound == "dispatch"
+
+
+def test_a_real_recording_adds_up_and_knows_its_loops(h200: Recording) -> None:
+    profile = attribute(h200, "slow_bert.py:build")
+    median = profile.forward.wall_ms.median
+    total = sum(cost.self_ms for cost in profile.lines)
+    assert total + profile.unattributed_share * median == pytest.approx(median)
+    lookup = next(cost for cost in profile.lines if cost.op_calls("aten::embedding") == 128)
+    assert (lookup.calls, lookup.calls_per_entry) == (128, 128)
+    masks = next(cost for cost in profile.lines if cost.op_calls("aten::where"))
+    assert (masks.calls, masks.calls_per_entry) == (768, 128)

@@ -124,6 +124,8 @@ class Locator:
         """One forward with marks on, between two outside marks that tell iterations apart."""
         self._leave_mark(OUTSIDE, OUTSIDE, False)
         previous = sys.gettrace()
+        # Python 3.12 asks at `settrace` whether any frame wants opcode events; frames that start later come too late.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._on_call)
         try:
             return function()
