@@ -120,6 +120,27 @@ def test_trace_of_a_forward_is_saved_for_other_viewers(tmp_path: Path) -> None:
     assert "aten::relu" in names
 
 
+def test_compiled_code_is_a_cost_of_its_calling_line(tmp_path: Path) -> None:
+    text = MODEL.replace("x = torch.relu(self.linear(x))", "x = self.fast(x)").replace(
+        "    def forward",
+        "        self.fast = torch.compile(self.step, backend='eager')\n\n"
+        "    def step(self, x):\n        return torch.relu(self.linear(x))\n\n    def forward",
+    )
+    profile = run(tmp_path, "model.py:build", text)
+    call = next(cost for cost in profile.lines if "Torch-Compiled Region" in " ".join(op.name for op in cost.ops))
+    assert costs_by_text(profile)["self.fast(x)"] == 3
+    assert call.op_calls("aten::relu") == 3
+    assert not any("step" in cost.function for cost in profile.lines)
+
+
+def test_forward_that_changes_from_run_to_run_says_so(tmp_path: Path) -> None:
+    text = MODEL.replace("range(3)", "range(next(self.rounds))").replace(
+        "self.linear =", "import itertools\n        self.rounds = itertools.count(1)\n        self.linear ="
+    )
+    profile = run(tmp_path, "model.py:build", text)
+    assert "not-deterministic" in [error.kind for error in profile.errors]
+
+
 @pytest.mark.parametrize("endless", ["x = x + 1.0", "x = self.many(x)"], ids=["in user code", "in library code"])
 def test_forward_without_end_is_measured_in_part(tmp_path: Path, endless: str) -> None:
     text = MODEL.replace("return x + 1.0", f"while True:\n            {endless}").replace(

@@ -213,6 +213,14 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
         yield RunError(
             "truncated", "the forward runs more operators than one profile holds; what came after is not broken down"
         )
+    if not _is_deterministic(recording):
+        yield RunError(
+            "not-deterministic",
+            "the forward ran other operators from one run to the next; counts and costs are medians over the runs",
+        )
+    device = recording["environment"]["device"]
+    if not device.startswith(("cpu", "cuda", "xpu")):
+        yield RunError("device", f"torch's profiler records no device times on {device}; costs are host times only")
     if not costs:
         yield RunError(
             "no-user-code",
@@ -225,6 +233,12 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
             f"the line clock and the untraced time disagree by {abs(times.correction - 1):.0%}; "
             "the machine may have been busy, so take the shares as rough",
         )
+
+
+def _is_deterministic(recording: Recording) -> bool:
+    """Whether every profiled iteration ran the same operators at the same places in the same order."""
+    runs = [[(op[1], op[0]) for op in iteration["ops"]] for iteration in recording["iterations"]]
+    return all(run == runs[0] for run in runs)
 
 
 def _median(values: Iterable[float]) -> float:

@@ -58,6 +58,10 @@ class Worker:
         assert self._process.stdout is not None
         self._log_thread = self._start_thread(self._log.drain, self._process.stdout)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> Worker:
         return self
 

@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 import torch
 
 from .locate import Locations
+from .usercode import is_compiled
 
 # An event's cost falls half on the line it ends and half on the line it starts, so both count it.
 _EVENTS, _SELF, _FOREIGN = range(3)
@@ -44,7 +45,7 @@ class LineClock:
             nonlocal current, last
             current[_SELF] += now() - last
             code = frame.f_code
-            if not is_user(code.co_filename):
+            if not is_user(code.co_filename) or is_compiled(code):
                 current[_FOREIGN] += 1
                 last = now()
                 return None

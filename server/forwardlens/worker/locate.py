@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 import torch
 
 from .limits import Stopped
+from .usercode import is_compiled
 
 MARK = "forwardlens::mark"
 OUTSIDE = -1
@@ -145,7 +146,7 @@ class Locator:
 
     def _on_call(self, frame: FrameType, event: str, arg: object):
         code = frame.f_code
-        if not self._is_user(code.co_filename):
+        if not self._is_user(code.co_filename) or is_compiled(code):
             return None
         entry = self._entry(frame)
         self._stack.append((frame, entry))

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from types import CodeType
 
 
 class UserCode:
@@ -40,6 +41,13 @@ class UserCode:
         if os.path.dirname(os.path.abspath(__file__)) in path:
             return False
         return path.startswith(self._roots) and not path.startswith(self._installed) and not _is_installed(path)
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Whether torch.compile wrote this bytecode. Its lines are those of the original in name only, so it counts as part
+    of whoever calls it.
+    """
+    return any(name.startswith("__compiled_fn") for name in code.co_names)
 
 
 def _folder(path: str) -> str:
