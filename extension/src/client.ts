@@ -2,7 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { isDeepStrictEqual } from "node:util";
-import { commands, type Disposable, type LogOutputChannel, Uri, window, workspace } from "vscode";
+import { type Disposable, type LogOutputChannel, Uri, window, workspace } from "vscode";
 import {
   type ConfigurationParams,
   type DynamicFeature,
@@ -10,18 +10,24 @@ import {
   ExecuteCommandRequest,
   LanguageClient,
   type LanguageClientOptions,
+  type ProgressToken,
   type RegistrationData,
   RevealOutputChannelOn,
   State,
   type StaticFeature,
+  type WorkDoneProgressBegin,
+  type WorkDoneProgressEnd,
+  type WorkDoneProgressReport,
 } from "vscode-languageclient/node";
 import { coalesced } from "./coalesce.ts";
 import { expandPath, type Interpreter, onPath } from "./interpreter.ts";
 import type { LineHeat } from "./levels.ts";
 import { logLevel } from "./logLevel.ts";
+import { offer, SHOW_LOG } from "./problems.ts";
 import type { EnvironmentProvider } from "./python.ts";
+import { withRenderedPage } from "./rulePage.ts";
 import { type Launch, type Rejection, resolveLaunch } from "./server.ts";
-import type { ServerState } from "./statusText.ts";
+import type { Problem, ServerState } from "./statusText.ts";
 import { isTrusted } from "./trust.ts";
 
 /** `py` is what an installer on Windows puts on PATH; it starts the newest Python that there is. */
@@ -32,6 +38,17 @@ export interface ServerEvents {
   onState(state: ServerState): void;
   onInterpreter(interpreter: Interpreter | undefined): void;
   onHeat(uri: string, lines: readonly LineHeat[]): void;
+  /** What the server would have told the user itself in an editor that has no more than messages. */
+  onProblem(problem: Problem): void;
+  /** A step of a run. `showElsewhere` shows it in the status bar. */
+  onProgress(token: ProgressToken, step: Step, showElsewhere: () => void): void;
+}
+
+type Step = WorkDoneProgressBegin | WorkDoneProgressReport | WorkDoneProgressEnd;
+
+interface ServerProblem {
+  readonly kind: string;
+  readonly message: string;
 }
 
 interface ProfileChanged {
@@ -105,7 +122,7 @@ export class Server implements Disposable {
     await this.stop();
     this.#logRejected(rejected);
     if (launch === undefined) {
-      this.#events.onState({ kind: "failed", reason: "No Python 3.11 or newer was found to run it" });
+      this.#events.onState({ kind: "failed", reason: "No Python 3.11 or newer was found to run the server" });
       void explainMissingPython();
       return;
     }
@@ -121,7 +138,7 @@ export class Server implements Disposable {
       await client.start();
     } catch (problem) {
       this.#log.error(`The server did not start: ${problem}`);
-      this.#events.onState({ kind: "failed", reason: "The server did not start" });
+      this.#events.onState({ kind: "failed", reason: "The server did not start; the log says why" });
     }
   }
 
@@ -137,7 +154,9 @@ export class Server implements Disposable {
     client.onNotification("forwardlens/profileChanged", ({ uri, lines }: ProfileChanged) =>
       this.#events.onHeat(uri, lines),
     );
-    client.onNotification("forwardlens/showLog", () => this.#log.show(true));
+    client.onNotification("forwardlens/problem", ({ kind, message }: ServerProblem) =>
+      this.#events.onProblem({ message, interpreter: kind === "environment" }),
+    );
     return client;
   }
 
@@ -148,7 +167,7 @@ export class Server implements Disposable {
     if (state === State.Running) {
       this.#events.onState({ kind: "ready" });
     } else if (state === State.Stopped) {
-      this.#events.onState({ kind: "failed", reason: "The server stopped" });
+      this.#events.onState({ kind: "failed", reason: "The server stopped; the log says why" });
     } else {
       this.#events.onState({ kind: "starting" });
     }
@@ -163,9 +182,11 @@ export class Server implements Disposable {
         stdout: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log.info(line)),
         stderr: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log[logLevel(line)](line)),
       },
-      initializationOptions: { ...settings(), trusted: isTrusted() },
+      initializationOptions: { ...settings(), trusted: isTrusted(), showsProblems: true },
       initializationFailedHandler: () => false,
       middleware: {
+        handleDiagnostics: (uri, diagnostics, next) => next(uri, diagnostics.map(withRenderedPage)),
+        handleWorkDoneProgress: (token, step, next) => this.#events.onProgress(token, step, () => next(token, step)),
         workspace: {
           configuration: async (params, token, next) => {
             const values = await next(params, token);
@@ -248,14 +269,9 @@ function settings(): Record<string, unknown> {
 }
 
 async function explainMissingPython(): Promise<void> {
-  const choose = "Open Settings";
-  const log = "Show Log";
+  const argument = "forwardlens.serverPython";
+  const settings = { title: "Open settings", command: "workbench.action.openSettings", argument };
   const message =
-    "ForwardLens found no Python 3.11 or newer to run its server. It can be another Python than your project's.";
-  const answer = await window.showErrorMessage(message, choose, log);
-  if (answer === choose) {
-    await commands.executeCommand("workbench.action.openSettings", "forwardlens.serverPython");
-  } else if (answer === log) {
-    await commands.executeCommand("forwardlens.showLog");
-  }
+    "ForwardLens found no Python 3.11 or newer to run its server; install one, which need not be your project's, or name it in the settings.";
+  await offer(window.showErrorMessage, message, settings, SHOW_LOG);
 }

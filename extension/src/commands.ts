@@ -1,10 +1,13 @@
 /** What the user can ask for. */
 
 import {
+  type CancellationToken,
   commands,
   type Disposable,
   type LogOutputChannel,
   type Memento,
+  type Progress,
+  ProgressLocation,
   type TextEditor,
   Uri,
   window,
@@ -18,7 +21,9 @@ import {
 } from "vscode-languageclient/node";
 import type { Server } from "./client.ts";
 import { asRequest, chooseEntry, type Entry, lensAt, PROFILE, type ProfileRequest, requestOf } from "./entries.ts";
+import { offer, SELECT_INTERPRETER } from "./problems.ts";
 import type { ReportView } from "./report.ts";
+import type { Runs } from "./runs.ts";
 import type { Problem } from "./statusText.ts";
 import { requireTrust } from "./trust.ts";
 
@@ -28,9 +33,8 @@ export interface Workbench {
   readonly report: ReportView;
   readonly log: LogOutputChannel;
   readonly memory: Memento;
-  onRunning(running: boolean): void;
-  /** Why the last run gave nothing; undefined from the next one on. */
-  onProblem(problem: Problem | undefined): void;
+  readonly runs: Runs;
+  onProblem(problem: Problem): void;
   onClear(): void;
 }
 
@@ -54,7 +58,6 @@ export function registerCommands(workbench: Workbench): Disposable[] {
 
 class Profiler {
   readonly #workbench: Workbench;
-  #runs = 0;
 
   constructor(workbench: Workbench) {
     this.#workbench = workbench;
@@ -68,11 +71,11 @@ class Profiler {
     }
     const asked = asRequest(argument) ?? (await requestAtCursor(client, window.activeTextEditor));
     if (asked === undefined) {
-      void window.showInformationMessage("Put the cursor into the class whose forward() is to be profiled.");
+      void window.showInformationMessage(NO_CLASS);
       return undefined;
     }
     const request = await this.#withEntry(client, asked);
-    return request !== undefined && (await this.#hasInterpreter(request)) ? this.#run(client, request) : undefined;
+    return request && this.#run(client, request);
   }
 
   async selectEntry(): Promise<void> {
@@ -89,28 +92,49 @@ class Profiler {
     await this.#ask(uri, candidates);
   }
 
-  /** A run that fails is told by the server, which knows why; here only requests that fail are. */
+  /** With a notification from the press to the end, so that there is always something to cancel. */
   async #run(client: LanguageClient, request: ProfileRequest): Promise<unknown> {
-    this.#started(1);
-    this.#workbench.onProblem(undefined);
-    try {
-      const summary = (await execute(client, PROFILE, request)) as Summary;
-      this.#workbench.onProblem(problemOf(summary));
-      return summary;
-    } catch (problem) {
-      const message = problem instanceof Error ? problem.message : String(problem);
-      this.#workbench.onProblem({ message, interpreter: false });
-      void showProblem(message);
+    const options = { location: ProgressLocation.Notification, cancellable: true, title: "ForwardLens" };
+    const answer = await window.withProgress(options, (progress, cancelled) => {
+      // Whatever goes wrong with this ends the run's own request too, which tells it.
+      cancelled.onCancellationRequested(() =>
+        execute(client, "forwardlens.cancel", { uri: request.uri }).catch(() => undefined),
+      );
+      return this.#workbench.runs.during(
+        (message) => progress.report({ message }),
+        () => this.#answer(client, request, progress, cancelled),
+      );
+    });
+    if (answer === NO_INTERPRETER) {
+      await offer(window.showErrorMessage, NO_INTERPRETER, SELECT_INTERPRETER);
       return undefined;
-    } finally {
-      this.#started(-1);
     }
+    return answer;
   }
 
-  /** Runs can overlap for a moment: the server stops one when the next is asked for. */
-  #started(difference: 1 | -1): void {
-    this.#runs += difference;
-    this.#workbench.onRunning(this.#runs > 0);
+  /** The run's summary. One that failed was told by the server, which knows why; a request that fails is told here. */
+  async #answer(
+    client: LanguageClient,
+    request: ProfileRequest,
+    progress: Progress<{ message: string }>,
+    cancelled: CancellationToken,
+  ): Promise<unknown> {
+    progress.report({ message: "Looking for your interpreter" });
+    const interpreter = await this.#workbench.server.interpreter(Uri.parse(request.uri));
+    if (cancelled.isCancellationRequested) {
+      return undefined;
+    }
+    if (interpreter === undefined) {
+      return NO_INTERPRETER;
+    }
+    try {
+      return await execute(client, PROFILE, request);
+    } catch (problem) {
+      const message = problem instanceof Error ? problem.message : String(problem);
+      // What a request says whose server is gone is about connections, which the user does not know of.
+      this.#workbench.onProblem({ message: client.isRunning() ? message : SERVER_GONE, interpreter: false });
+      return undefined;
+    }
   }
 
   /** The request with an entry point, if one has to be chosen here; undefined if the user chose none. */
@@ -136,29 +160,6 @@ class Profiler {
     }
     return picked?.entry;
   }
-
-  async #hasInterpreter(request: ProfileRequest): Promise<boolean> {
-    if ((await this.#workbench.server.interpreter(Uri.parse(request.uri))) !== undefined) {
-      return true;
-    }
-    const select = "Select Interpreter";
-    const message = "ForwardLens found no Python to run your code with.";
-    if ((await window.showErrorMessage(message, select)) === select) {
-      await selectInterpreter();
-    }
-    return false;
-  }
-}
-
-/** The part of the server's answer to a run that is needed here. */
-interface Summary {
-  readonly status: "done" | "cancelled" | "failed";
-  readonly message?: string;
-  readonly kind?: string;
-}
-
-function problemOf({ status, message = "", kind }: Summary): Problem | undefined {
-  return status === "failed" ? { message, interpreter: kind === "environment" } : undefined;
 }
 
 const KINDS = {
@@ -168,7 +169,11 @@ const KINDS = {
 } as const;
 
 const NO_ENTRY =
-  "ForwardLens found nothing in this file that builds a model and its inputs. The setting forwardlens.entry can name it.";
+  "Nothing in this file builds a model and its inputs; write a function that returns them, or name one in the setting forwardlens.entry.";
+const NO_CLASS = "The cursor is in no class with a forward(); put it into the one to profile.";
+const NO_INTERPRETER = "ForwardLens found no Python to run your code with; select the one that has torch.";
+const SERVER_GONE =
+  "The ForwardLens server stopped during the run; profile again, or look into the log for the reason.";
 
 function memoryKey(uri: string): string {
   return `entry:${uri}`;
@@ -202,13 +207,6 @@ async function execute(client: LanguageClient, command: string, ...args: unknown
 async function onServer(server: Server, command: string): Promise<unknown> {
   const client = server.isRunning ? await server.ready() : undefined;
   return client && execute(client, command);
-}
-
-async function showProblem(message: string): Promise<void> {
-  const log = "Show Log";
-  if ((await window.showErrorMessage(message, log)) === log) {
-    await commands.executeCommand("forwardlens.showLog");
-  }
 }
 
 /** The Python extension's own picker where there is one, else a file dialog for our setting. */

@@ -4,9 +4,13 @@ import { commands, type ExtensionContext, window, workspace } from "vscode";
 import { Server } from "./client.ts";
 import { registerCommands } from "./commands.ts";
 import { HeatView } from "./heat.ts";
+import { showProblem } from "./problems.ts";
 import { createEnvironmentProvider } from "./python.ts";
 import { ReportView } from "./report.ts";
+import { registerRulePages } from "./rulePage.ts";
+import { Runs } from "./runs.ts";
 import { StatusView } from "./status.ts";
+import type { Problem } from "./statusText.ts";
 import { isTrusted } from "./trust.ts";
 
 let running: Server | undefined;
@@ -22,11 +26,16 @@ export function activate(context: ExtensionContext): void {
     interpreter: undefined,
     problem: undefined,
   });
+  const runs = new Runs((isRunning) => {
+    status.update(isRunning ? { running: true, problem: undefined } : { running: false });
+    void setContext("running", isRunning);
+  });
   const server = new Server(context.extensionPath, log, environment, {
     onState: (state) => {
       status.update({ server: state });
       if (state.kind !== "ready") {
         forgetResults();
+        runs.forget();
       }
     },
     onInterpreter: (interpreter) => status.update({ interpreter }),
@@ -34,8 +43,16 @@ export function activate(context: ExtensionContext): void {
       heat.show(uri, lines);
       void setContext("hasProfile", true);
     },
+    onProblem,
+    onProgress: (token, step, showElsewhere) => runs.progress(token, step, showElsewhere),
   });
   const report = new ReportView(server);
+
+  /** In the message now, and in the status until the next run. */
+  function onProblem(problem: Problem): void {
+    status.update({ problem });
+    void showProblem(problem);
+  }
 
   /** The findings and hints of a server go with it; the tints are drawn here. */
   function forgetResults(): void {
@@ -52,16 +69,14 @@ export function activate(context: ExtensionContext): void {
     status,
     server,
     report,
+    registerRulePages(context.extensionUri),
     ...registerCommands({
       server,
       report,
       log,
       memory: context.workspaceState,
-      onRunning: (isRunning) => {
-        status.update({ running: isRunning });
-        void setContext("running", isRunning);
-      },
-      onProblem: (problem) => status.update({ problem }),
+      runs,
+      onProblem,
       onClear: forgetResults,
     }),
     workspace.onDidGrantWorkspaceTrust(() => {

@@ -39,7 +39,9 @@ export class ReportView implements Disposable {
     const client = await this.#server.ready();
     const data = await client?.sendRequest<ReportData | null>("forwardlens/report", uri === undefined ? {} : { uri });
     if (!data) {
-      void window.showInformationMessage("There is no profile to report on yet.");
+      void window.showInformationMessage(
+        "Nothing has been profiled yet; press Profile this forward() above a forward method.",
+      );
       return;
     }
     this.#report = reportText(data);

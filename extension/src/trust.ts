@@ -1,6 +1,9 @@
 /** Nothing of the workspace runs before the user trusts it. Every path to a run asks here, hidden commands included. */
 
-import { commands, window, workspace } from "vscode";
+import { window, workspace } from "vscode";
+import { type Choice, offer } from "./problems.ts";
+
+const MANAGE_TRUST: Choice = { title: "Manage workspace trust", command: "workbench.trust.manage" };
 
 export function isTrusted(): boolean {
   return workspace.isTrusted;
@@ -16,10 +19,7 @@ export function requireTrust(): boolean {
 }
 
 async function explain(): Promise<void> {
-  const manage = "Manage Workspace Trust";
   const message =
-    "ForwardLens measures a forward by running the workspace's code, which Restricted Mode does not allow.";
-  if ((await window.showWarningMessage(message, manage)) === manage) {
-    await commands.executeCommand("workbench.trust.manage");
-  }
+    "ForwardLens measures a forward by running the workspace's code, which Restricted Mode does not allow; trust the workspace to profile it.";
+  await offer(window.showWarningMessage, message, MANAGE_TRUST);
 }

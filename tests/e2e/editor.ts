@@ -9,7 +9,7 @@ import { delimiter, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { type Browser, chromium, type Locator, type Page } from "playwright-core";
+import { type Browser, chromium, type FrameLocator, type Locator, type Page } from "playwright-core";
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 const CODE_SERVER = join(ROOT, ".cache", "code-server", "node_modules", "code-server", "out", "node", "entry.js");
@@ -169,9 +169,9 @@ export class Editor {
     return this.page.locator(".notification-toast", { hasText: text });
   }
 
-  /** The status bar's entry while a run is in progress. */
+  /** The notification of a run in progress. */
   progress(): Locator {
-    return this.page.locator(".statusbar-item", { hasText: "Profiling" });
+    return this.notification("ForwardLens").filter({ has: this.page.getByRole("button", { name: "Cancel" }) });
   }
 
   /** The marker on the exact expression. */
@@ -188,6 +188,17 @@ export class Editor {
     await this.page.locator(".markers-panel").waitFor();
   }
 
+  /** The content of the one webview that is open. */
+  webview(): FrameLocator {
+    return this.page.frameLocator("iframe.webview.ready").frameLocator("#active-frame");
+  }
+
+  async closeTab(name: string): Promise<void> {
+    const tab = this.page.locator(".tab", { hasText: name });
+    await tab.click({ button: "middle" });
+    await tab.waitFor({ state: "detached" });
+  }
+
   outputLine(text: RegExp): Locator {
     return this.page.locator(".panel .view-line", { hasText: text });
   }
@@ -200,12 +211,17 @@ export class Editor {
     await this.page.keyboard.press("Control+w");
   }
 
-  /** Opens the quick fixes at the cursor and applies the one with this title. */
-  async applyFix(title: string | RegExp): Promise<void> {
+  /** Opens the quick fixes at the cursor. */
+  async openFixes(): Promise<void> {
     // A hover that opens under a resting mouse would close the menu.
     await this.page.mouse.move(1, 1);
     await this.page.keyboard.press("Control+1");
     await this.page.keyboard.press("Control+.");
+  }
+
+  /** Opens the quick fixes at the cursor and applies the one with this title. */
+  async applyFix(title: string | RegExp): Promise<void> {
+    await this.openFixes();
     const row = this.page.locator(".action-widget .monaco-list-row", { hasText: title });
     await row.first().waitFor();
     await this.screenshot("quick-fix");
@@ -319,7 +335,7 @@ async function startCodeServer(home: string, extensions: string): Promise<CodeSe
   const folders = ["--user-data-dir", join(home, "user"), "--extensions-dir", extensions];
   const server = spawn(process.execPath, [CODE_SERVER, ...options, ...folders, "--config", join(home, "config.yaml")], {
     cwd: home,
-    // A group of its own, so that its helpers can be ended with it.
+    // A group of its own, so that its child processes can be ended with it.
     detached: true,
     env: environment(home),
     stdio: ["ignore", "pipe", "pipe"],

@@ -70,8 +70,14 @@ test("an interpreter without torch is named", { timeout: 4 * SLOW_MS }, async ()
     await withEditor("no-torch", { files: { "working.py": WORKING }, settings, trust: "granted" }, async (editor) => {
       await editor.openFile("working.py");
       await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
-      await editor.notification(/torch/).filter({ hasText: folder }).waitFor();
+      const message = editor.notification(/torch/).filter({ hasText: folder });
+      await message.getByRole("button", { name: "Show log" }).waitFor();
+      await editor.progress().waitFor({ state: "detached" });
       await editor.screenshot("message");
+      // There is no Python extension here, whose picker it would be.
+      await message.getByRole("button", { name: "Select interpreter" }).click();
+      await editor.page.locator(".quick-input-widget", { hasText: "Python that has torch" }).waitFor();
+      await editor.screenshot("select");
     });
   } finally {
     await rm(folder, { recursive: true, force: true });

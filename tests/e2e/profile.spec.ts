@@ -21,7 +21,7 @@ test("a forward is profiled, its costs shown and a fault fixed", { timeout: 4 * 
     await editor.goToCode(FORWARD);
     await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
 
-    await editor.progress().waitFor();
+    await editor.progress().filter({ hasText: "Tim" }).waitFor();
     await editor.screenshot("progress");
 
     await editor.goToCode(LOOP);
@@ -38,6 +38,13 @@ test("a forward is profiled, its costs shown and a fault fixed", { timeout: 4 * 
     const fault = editor.problem(/embedding-in-loop/);
     await fault.waitFor();
     await editor.screenshot("problems");
+
+    // The finding's name leads to its page, which came with the extension.
+    await fault.getByText("embedding-in-loop", { exact: true }).click();
+    await editor.webview().getByRole("heading", { name: "Why it costs" }).waitFor();
+    await editor.screenshot("rule");
+    await editor.closeTab("Preview embedding-in-loop.md");
+
     await fault.dblclick();
     await editor.applyFix(/outputs equal/);
     await editor.save();

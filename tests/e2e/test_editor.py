@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,21 @@ def run_script(name: str, *arguments: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def vsix() -> None:
+def vsix() -> Path:
     """Built anew, so that the editor never runs older code than the checkout holds."""
     run_script("vsix.py")
+    return max((ROOT / "dist").glob("*.vsix"), key=lambda path: path.stat().st_mtime)
+
+
+def test_the_vsix_holds_what_it_needs_and_no_more(vsix: Path) -> None:
+    with zipfile.ZipFile(vsix) as archive:
+        names = {name.removeprefix("extension/") for name in archive.namelist()}
+    # The pages lie three folders above the server's report/links.py, which leads to them.
+    pages = {f"docs/rules/{page.name}" for page in (ROOT / "docs" / "rules").glob("*.md")}
+    assert {"server/forwardlens/report/links.py", "extension/dist/main.cjs", "extension/launcher/start.py"} <= names
+    assert pages
+    assert pages <= names
+    assert not [name for name in names if name.startswith(("tests/", "samples/", "scripts/", "extension/src/", "."))]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name.removesuffix(".spec.ts"))

@@ -30,8 +30,8 @@ function links({ text, links }: ReturnType<typeof reportText>) {
 
 test("the forward's time and how it was run", () => {
   const { text } = report();
-  assert.match(text, /^Encoder: 6\.6 ms\n/);
-  assert.match(text, /^6\.5 ms to 7\.12 ms \(10th to 90th percentile of 30 runs\), bound by dispatch$/m);
+  assert.match(text, /^Encoder: 6\.60 ms\n/);
+  assert.match(text, /^6\.50 ms to 7\.12 ms \(10th to 90th percentile of 30 runs\), bound by dispatch: the time goes/m);
   assert.match(text, /^model\.py:build with torch 2\.13\.0 and Python 3\.11\.7 on cpu$/m);
 });
 
@@ -41,8 +41,8 @@ test("the costliest lines come first, and tiny ones are left out", () => {
     table,
     [
       "    share       time   calls  where and what",
-      "     71 %     4.7 ms     128  model.py:31",
-      "    2.0 %   0.132 ms       1  model.py:40",
+      "     71 %    4.70 ms     128  model.py:31",
+      "    2.0 %     132 µs       1  model.py:40",
       "    3.1 %                     belongs to no line",
       "",
     ].join("\n"),
@@ -65,10 +65,29 @@ test("a line that was edited is named without a link", () => {
 
 test("operators are those that cost most", () => {
   const ops = [0.1, 3, 2, 1].map((self_ms, index) => ({ name: `aten::op${index}`, self_ms }));
-  assert.match(
-    report({ lines: [{ ...LINE, ops }], places: [30] }).text,
-    /model\.py:31 {2}aten::op1, aten::op2, aten::op3$/m,
-  );
+  assert.match(report({ lines: [{ ...LINE, ops }], places: [30] }).text, /model\.py:31 {2}op1, op2, op3$/m);
+});
+
+test("the expressions of a line are one row", () => {
+  const op = (name: string, self_ms: number) => ({ name: `aten::${name}`, self_ms });
+  const add = { ...LINE, calls: 1, self_ms: 1, share: 0.15, ops: [op("add", 0.6)] };
+  const lines = [{ ...LINE, ops: [op("embedding", 1), op("add", 0.5)] }, { ...add, line: 32 }, add];
+  const text = report({ lines, places: [30, 31, 30] }).text;
+  assert.match(text, /^ +86 % +5\.70 ms +128 {2}model\.py:31 {2}add, embedding\n +15 % +1\.00 ms +1 {2}model\.py:32/m);
+  assert.equal(text.match(/model\.py:31/g)?.length, 1);
+});
+
+test("small expressions that make a costly line together are shown", () => {
+  const lines = [LINE, LINE].map((line) => ({ ...line, line: 60, share: 0.003, self_ms: 0.02 }));
+  assert.match(report({ lines, places: [59, 59] }).text, /0\.6 % +40\.0 µs +128 {2}model\.py:60$/m);
+});
+
+test("long sentences are wrapped at their spaces", () => {
+  const message = `${"a word ".repeat(30)}${"x".repeat(120)} and more`;
+  const rows = report({ errors: [{ message }] }).text.split("\n");
+  const told = rows.slice(rows.indexOf("Problems") + 1, -1);
+  assert.deepEqual(told.join(" ").trim().split(/\s+/), message.split(/\s+/));
+  assert.ok(told.every((row) => row.startsWith("  ") && (row.length <= 100 || row.trim() === "x".repeat(120))));
 });
 
 test("findings tell what trying their fixes showed", () => {
@@ -90,11 +109,11 @@ test("findings tell what trying their fixes showed", () => {
   const found = report({ findings: [finding] });
   assert.match(
     found.text,
-    /Findings\n {2}model\.py:31 {2}embedding-in-loop\n {4}`self\.word` ran\n {4}fix: Look up all tokens at once\n/,
+    /Findings\n {2}model\.py:31 {2}embedding-in-loop\n {4}`self\.word` ran\n {4}Fix: Look up all tokens at once\n/,
   );
-  assert.match(found.text, /fix: Look up all tokens at once \(tried: outputs equal, 3\.13x faster\)\n/);
-  assert.match(found.text, /fix: Look up all tokens at once \(tried: outputs equal, no gain measured\)\n/);
-  assert.match(found.text, /fix: Look up all tokens at once \(changes rounding\)\n/);
+  assert.match(found.text, /Fix: Look up all tokens at once \(tried: outputs equal, 3\.13x faster\)\n/);
+  assert.match(found.text, /Fix: Look up all tokens at once \(tried: outputs equal, no gain measured\)\n/);
+  assert.match(found.text, /Fix: Look up all tokens at once \(check first: changes rounding\)\n/);
   assert.deepEqual(links(found)[0], ["model.py:31", "file:///ws/model.py#L31"]);
 });
 

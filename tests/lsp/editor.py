@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -75,11 +76,9 @@ class Editor:
     folder: Path
     server: types.InitializeResult
     heat: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
-    questions: list[types.ShowMessageRequestParams] = field(default_factory=list[types.ShowMessageRequestParams])
+    problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     refreshed: list[str] = field(default_factory=list[str])
     published: list[types.PublishDiagnosticsParams] = field(default_factory=list[types.PublishDiagnosticsParams])
-    answer: str | None = None
-    log_shown: int = 0
     _versions: dict[str, int] = field(default_factory=dict[str, int])
 
     def set_settings(self, **settings: object) -> None:
@@ -150,7 +149,7 @@ class Editor:
             types.CodeActionContext(diagnostics=[], only=list(only) if only else None),
         )
         found: Sequence[object] = await within(self.client.text_document_code_action_async(params)) or ()
-        return [action for action in found if isinstance(action, types.CodeAction)]
+        return [_code_action(action) for action in found]
 
     async def action(self, uri: str, line: int, title: str) -> types.CodeAction:
         actions = await self.actions(uri, line)
@@ -170,6 +169,11 @@ class Editor:
         assert change.text_document.version == self._versions[change.text_document.uri]
         return edited(text, [part for part in change.edits if isinstance(part, types.TextEdit)])
 
+    @property
+    def messages(self) -> list[str]:
+        """What the user was told in messages."""
+        return [shown.message for shown in self.client.messages]
+
     def diagnostics(self, uri: str) -> list[types.Diagnostic]:
         return list(self.client.diagnostics.get(uri, ()))
 
@@ -181,6 +185,14 @@ class Editor:
     async def settled(self, uri: str) -> None:
         """Everything sent so far has been handled, and everything that followed from it has arrived."""
         await self.lenses(uri)
+
+
+def _code_action(action: object) -> types.CodeAction:
+    """lsprotocol reads an action that has a command as a bare command, with the real one written out as its name."""
+    if isinstance(action, types.Command):
+        return types.CodeAction(action.title, command=types.Command(**ast.literal_eval(action.command)))
+    assert isinstance(action, types.CodeAction)
+    return action
 
 
 async def within(awaitable: Awaitable[Any]) -> Any:
@@ -230,17 +242,10 @@ class Recorder:
             if self.editor:
                 self.editor.heat[params.uri] = [_plain(line) for line in params.lines]
 
-        @client.feature("forwardlens/showLog")
-        def show_log(params: Any) -> None:
+        @client.feature("forwardlens/problem")
+        def problem(params: Any) -> None:
             if self.editor:
-                self.editor.log_shown += 1
-
-        @client.feature(types.WINDOW_SHOW_MESSAGE_REQUEST)
-        def question(params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
-            if self.editor is None:
-                return None
-            self.editor.questions.append(params)
-            return types.MessageActionItem(self.editor.answer) if self.editor.answer else None
+                self.editor.problems.append((params.kind, params.message))
 
         @client.feature(types.WORKSPACE_CODE_LENS_REFRESH)
         def lens_refresh(params: None) -> None:

@@ -48,9 +48,15 @@ async def test_a_fix_is_disabled_with_a_reason_when_its_code_changed(editor: Edi
     uri = editor.open(costly())
     await editor.profile(uri)
     editor.type(uri, "y = " + costly())
-    (action,) = await editor.actions(uri, 0)
-    assert action.disabled is not None
-    assert action.disabled.reason == "The code has changed since it was measured. Profile it again."
+    fix, again = await editor.actions(uri, 0)
+    assert fix.disabled is not None
+    assert fix.disabled.reason == "The code has changed since it was measured; profile it again for a fix that fits."
+    assert (again.disabled, again.edit, again.title[:13]) == (None, None, "Profile again")
+    assert again.command is not None
+    assert (again.command.command, again.command.arguments) == (
+        "forwardlens.profile",
+        [{"uri": uri, "entry": "model.py:build"}],
+    )
 
 
 async def test_a_fix_is_disabled_when_the_loop_around_it_changed(editor: Editor) -> None:

@@ -135,7 +135,7 @@ async def test_cancelling_the_progress_stops_the_run(editor: Editor) -> None:
     editor.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
 
     assert await run == {"status": "cancelled"}
-    assert (editor.published, editor.questions) == ([], [])
+    assert (editor.published, editor.messages) == ([], [])
 
 
 async def test_a_new_run_replaces_the_one_before_it(editor: Editor) -> None:
@@ -186,7 +186,7 @@ async def test_a_setting_of_a_wrong_type_is_named(editor: Editor) -> None:
     summary = await editor.profile(uri)
     sentence = "The setting forwardlens.iterations must be a whole number of at least 1, not 'many'."
     assert (summary["status"], summary["message"]) == ("failed", sentence)
-    assert [question.message for question in editor.questions] == [sentence]
+    assert editor.messages == [sentence]
 
 
 async def test_changed_settings_apply_to_what_is_shown(editor: Editor) -> None:
@@ -210,7 +210,7 @@ async def test_several_candidates_are_listed(editor: Editor) -> None:
     uri = editor.open(MODEL + MODEL[MODEL.index("def build") :].replace("build", "make_small"))
     summary = await editor.profile(uri, entry=None)
     assert summary["kind"] == "usage"
-    assert summary["message"].endswith("choose one of model.py:build, model.py:make_small.")
+    assert summary["message"].endswith("forwardlens.entry: model.py:build, model.py:make_small.")
     offered = [candidate["entry"] for candidate in await editor.command("entries", uri=uri)]
     assert offered == ["model.py:build", "model.py:make_small"]
 
@@ -248,8 +248,8 @@ async def test_a_wrong_configuration_is_one_sentence_with_its_place(editor: Edit
 async def test_a_file_without_any_candidate_says_what_is_needed(editor: Editor) -> None:
     uri = editor.open("x = 1\n")
     summary = await editor.profile(uri, entry=None)
-    assert summary["message"].startswith("name what to profile, for example model.py:build")
-    assert (editor.diagnostics(uri), [q.message for q in editor.questions]) == ([], [summary["message"]])
+    assert summary["message"].startswith("Name what to profile, for example model.py:build")
+    assert (editor.diagnostics(uri), editor.messages) == ([], [summary["message"]])
 
 
 async def test_an_unknown_rule_is_named_with_the_nearest(editor: Editor) -> None:
@@ -264,7 +264,6 @@ async def test_an_unknown_rule_is_named_with_the_nearest(editor: Editor) -> None
 
 
 async def test_a_failing_entry_is_told_on_its_line_and_the_next_run_clears_it(editor: Editor) -> None:
-    editor.answer = "Show log"
     uri = editor.open(FAILING)
     summary = await editor.profile(uri)
     sentence = "build() of model.py raised ValueError: no."
@@ -278,8 +277,7 @@ async def test_a_failing_entry_is_told_on_its_line_and_the_next_run_clears_it(ed
     (diagnostic,) = editor.diagnostics(uri)
     assert (diagnostic.range.start.line, diagnostic.message) == (13, sentence)
     assert diagnostic.severity == types.DiagnosticSeverity.Error
-    await editor.until(lambda: editor.log_shown == 1, "forwardlens/showLog")
-    assert [(q.message, [a.title for a in q.actions or ()]) for q in editor.questions] == [(sentence, ["Show log"])]
+    assert editor.messages == [sentence]
     assert any("the traceback" in message.message for message in editor.client.log_messages)
 
     editor.type(uri, MODEL)
@@ -287,11 +285,13 @@ async def test_a_failing_entry_is_told_on_its_line_and_the_next_run_clears_it(ed
     assert [diagnostic.code for diagnostic in editor.diagnostics(uri)] == ["embedding-in-loop"]
 
 
-async def test_a_dismissed_question_shows_no_log(editor: Editor) -> None:
-    uri = editor.open(FAILING)
+async def test_a_client_that_shows_problems_itself_is_told_their_kind(start: StartEditor) -> None:
+    editor = await start(options={"showsProblems": True})
+    uri = editor.open(MODEL + '#! {"fail": {"kind": "environment", "message": "no torch in /venv/bin/python"}}\n')
     await editor.profile(uri)
     await editor.settled(uri)
-    assert (len(editor.questions), editor.log_shown) == (1, 0)
+    assert editor.problems == [("environment", "No torch in /venv/bin/python.")]
+    assert editor.messages == []
 
 
 @pytest.mark.parametrize("stage", ["profile", "verify"])
@@ -300,8 +300,8 @@ async def test_a_bug_in_the_engine_leaves_the_server_alive(editor: Editor, stage
     summary = await editor.profile(uri)
     assert summary["status"] == ("failed" if stage == "profile" else "done")
     await editor.settled(uri)
-    (question,) = editor.questions
-    assert question.message == "ForwardLens failed: ZeroDivisionError: a bug in the engine. See its log."
+    sentence = "ForwardLens itself failed with ZeroDivisionError: a bug in the engine; its log has the details."
+    assert editor.messages == [sentence]
 
     editor.type(uri, MODEL)
     assert (await editor.profile(uri))["verified"]
@@ -311,7 +311,7 @@ async def test_nothing_runs_in_a_workspace_that_is_not_trusted(start: StartEdito
     editor = await start(options={"trusted": False})
     uri = editor.open(MODEL)
     assert len(await editor.lenses(uri)) == 2
-    with pytest.raises(JsonRpcException, match="workspace not trusted"):
+    with pytest.raises(JsonRpcException, match="workspace is not trusted"):
         await editor.profile(uri)
 
     editor.client.protocol.notify("forwardlens/trustGranted", {})

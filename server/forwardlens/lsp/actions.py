@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lsprotocol import types
 
 from forwardlens.lsp.client import as_mapping
+from forwardlens.lsp.commands import PROFILE
 from forwardlens.lsp.convert import from_position, overlaps, to_text_edits
 from forwardlens.lsp.publish import finding_diagnostic
 from forwardlens.lsp.server import ContentModifiedError, ForwardLensServer
@@ -29,7 +30,8 @@ FIX_ALL = "source.fixAll.forwardlens"
 
 _FIX, _ALL, _IGNORE = "fix", "fix-all", "ignore"
 _ANNOTATION = "unsafe"
-_STALE_REASON = "The code has changed since it was measured. Profile it again."
+_STALE_REASON = "The code has changed since it was measured; profile it again for a fix that fits."
+_PROFILE_AGAIN = "Profile again: this code has changed since it was measured"
 _IGNORE_COMMENT = re.compile(r"#\s*forwardlens:\s*ignore\[[^\]]*(?=\])")
 
 EditsByFile = Mapping[str, tuple[Edit, ...]]
@@ -62,7 +64,11 @@ def available_actions(server: ForwardLensServer, view: View, params: types.CodeA
         offers += [offer for placed in here for offer in _quick_fixes(server, uri, view, placed)]
     if _wanted(FIX_ALL, only) and (here or only):
         offers += _fix_all(server, uri, view)
-    return [action for offer in offers if (action := _as_supported(server, offer)) is not None]
+    actions = [action for offer in offers if (action := _as_supported(server, offer)) is not None]
+    quick = _wanted(types.CodeActionKind.QuickFix, only)
+    if quick and (any(placed.stale for placed in here) or any(offer.change is None for offer in offers)):
+        actions.append(_profile_again(view))
+    return actions
 
 
 def with_edit(server: ForwardLensServer, action: types.CodeAction) -> types.CodeAction:
@@ -94,6 +100,13 @@ def _as_supported(server: ForwardLensServer, offer: _Offer) -> types.CodeAction 
         action.edit = _workspace_edit(server, offer.change)
         action.data = None
     return action
+
+
+def _profile_again(view: View) -> types.CodeAction:
+    """What leads to a fix again. Editors hide disabled actions and would only say that there are none."""
+    asked = {name: value for name, value in asdict(view.run.asked).items() if value is not None}
+    command = types.Command(_PROFILE_AGAIN, PROFILE, arguments=[asked])
+    return types.CodeAction(_PROFILE_AGAIN, types.CodeActionKind.QuickFix, command=command)
 
 
 def _quick_fixes(server: ForwardLensServer, uri: str, view: View, placed: PlacedFinding) -> Iterator[_Offer]:

@@ -18,11 +18,13 @@ _LEVELS = ("off", "hint", "info", "warning")
 
 @dataclass(frozen=True, slots=True)
 class ClientFeatures:
-    """The declared capabilities that change what the server sends. The defaults are those of a client without any."""
+    """What a client can do that changes what the server sends. The defaults are those of a client without any.
+
+    `shows_problems` is no capability of the protocol: our own clients say it in their initialization options.
+    """
 
     progress: bool = False
     configuration: bool = False
-    message_request: bool = False
     lens_refresh: bool = False
     hint_refresh: bool = False
     hint_tooltip_resolve: bool = False
@@ -36,9 +38,10 @@ class ClientFeatures:
     related_information: bool = False
     code_description: bool = False
     diagnostic_data: bool = False
+    shows_problems: bool = False
 
     @classmethod
-    def of(cls, capabilities: types.ClientCapabilities) -> ClientFeatures:
+    def of(cls, capabilities: types.ClientCapabilities, options: Mapping[str, object]) -> ClientFeatures:
         def has(name: str) -> bool:
             return bool(cast("Any", get_capability(capabilities, name, None)))
 
@@ -50,7 +53,6 @@ class ClientFeatures:
         return cls(
             progress=has("window.work_done_progress"),
             configuration=has("workspace.configuration"),
-            message_request=has("window.show_message"),
             lens_refresh=has("workspace.code_lens.refresh_support"),
             hint_refresh=has("workspace.inlay_hint.refresh_support"),
             hint_tooltip_resolve=lists("text_document.inlay_hint.resolve_support.properties", "tooltip"),
@@ -64,6 +66,7 @@ class ClientFeatures:
             related_information=has(f"{diagnostics}.related_information"),
             code_description=has(f"{diagnostics}.code_description_support"),
             diagnostic_data=has(f"{diagnostics}.data_support"),
+            shows_problems=options.get("showsProblems") is True,
         )
 
 

@@ -17,6 +17,7 @@ from pygls.exceptions import JsonRpcException
 
 from forwardlens.config import ConfigError, EntryConfig, Settings, load_settings, nearest, resolve_entry
 from forwardlens.lsp.client import ClientSettings
+from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.server import ForwardLensServer, RequestFailedError
 from forwardlens.lsp.session import ActiveRun, Asked, Failure, Run
 from forwardlens.runner.request import Progress, RunFailedError, RunRequest
@@ -44,10 +45,10 @@ class Plan:
 async def profile(server: ForwardLensServer, asked: Asked) -> Summary:
     """Measure, show, try the fixes, show again. A run that fails is told to the user and is a summary too."""
     if not server.session.trusted:
-        raise RequestFailedError("workspace not trusted: trust it before its code is run to profile it")
+        raise RequestFailedError("The workspace is not trusted; trust it first, because profiling runs its code.")
     path = path_from_uri(asked.uri)
     if path is None:
-        raise RequestFailedError(f"only files on disk can be profiled; save {asked.uri} first")
+        raise RequestFailedError(f"Only files on disk can be profiled; save {asked.uri} first.")
     folder = server.folder_of(path)
     former, active = _begin(server, folder)
     try:
@@ -178,9 +179,8 @@ def _entry(
     if len(names) == 1:
         return EntryConfig(run=names[0])
     if names and not settings.entries:
-        raise RunFailedError(
-            "usage", f"Several functions could build what to profile; choose one of {', '.join(names)}."
-        )
+        several = "Several functions build a model and its inputs; name one in the setting forwardlens.entry"
+        raise RunFailedError("usage", f"{several}: {', '.join(names)}.")
     return resolve_entry(settings, None, folder)
 
 
@@ -207,6 +207,7 @@ def _config_failure(error: ConfigError, folder: Path) -> RunFailedError:
 def _failed(server: ForwardLensServer, active: ActiveRun, error: RunFailedError) -> Summary:
     if error.kind == "cancelled" or active.cancelled.is_set():
         return {"status": "cancelled"}
+    error = replace(error, message=sentence(error.message))
     source = None if error.file is None else server.session.current_source(error.file)
     server.session.failures[path_key(str(active.folder))] = Failure(error, source)
     server.publish()

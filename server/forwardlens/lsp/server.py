@@ -7,7 +7,7 @@ import importlib
 import logging
 import pkgutil
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,14 +21,14 @@ from forwardlens.lsp import handlers
 from forwardlens.lsp.client import SECTION, ClientFeatures, ClientSettings, parse_settings
 from forwardlens.lsp.convert import Encoding
 from forwardlens.lsp.engine import Engine
+from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.publish import HeatLine, Publisher
 from forwardlens.lsp.session import Session
 from forwardlens.runner.request import RunFailedError
 from forwardlens.source.paths import is_inside, path_from_uri
 
 PROFILE_CHANGED = "forwardlens/profileChanged"
-SHOW_LOG = "forwardlens/showLog"
-_SHOW_LOG_ACTION = "Show log"
+PROBLEM = "forwardlens/problem"
 _LONGEST_STOP = 2.0
 """Seconds that cancelled work may take to end when the server does."""
 
@@ -71,7 +71,6 @@ class ForwardLensServer(LanguageServer):
             self.text_document_publish_diagnostics,
             self._send_heat,
         )
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._threads: list[threading.Thread] = []
 
     @property
@@ -112,33 +111,17 @@ class ForwardLensServer(LanguageServer):
         self.protocol.notify(PROFILE_CHANGED, {"uri": uri, "lines": list(lines)})
 
     def show_error(self, error: RunFailedError) -> None:
-        """One sentence where the user looks, everything else in the log."""
-        details = "\n".join(part for part in (error.message, error.trace, error.log) if part)
+        """One sentence where the user looks, everything else in the log.
+
+        A client with something better than a message shows the sentence itself: it knows what helps against a `kind`.
+        """
+        message = sentence(error.message)
+        details = "\n".join(part for part in (message, error.trace, error.log) if part)
         self.window_log_message(types.LogMessageParams(types.MessageType.Error, details))
-        if self.features.message_request:
-            self.start_task(self._offer_log(error.message))
+        if self.features.shows_problems:
+            self.protocol.notify(PROBLEM, {"kind": error.kind, "message": message})
         else:
-            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, error.message))
-
-    async def _offer_log(self, message: str) -> None:
-        chosen = await self.window_show_message_request_async(
-            types.ShowMessageRequestParams(
-                types.MessageType.Error, message, actions=[types.MessageActionItem(_SHOW_LOG_ACTION)]
-            )
-        )
-        if chosen is not None and chosen.title == _SHOW_LOG_ACTION:
-            self.protocol.notify(SHOW_LOG, {})
-
-    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the present request; its errors go to the log."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a background task failed", exc_info=error)
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of `work`, done beside the event loop. Anything but a `RunFailedError` becomes one."""
@@ -181,7 +164,9 @@ def _as_run_failure(error: Exception) -> RunFailedError:
     if isinstance(error, RunFailedError):
         return error
     logger.error("a run failed inside ForwardLens", exc_info=error)
-    return RunFailedError("crashed", f"ForwardLens failed: {type(error).__name__}: {error}. See its log.")
+    return RunFailedError(
+        "crashed", f"ForwardLens itself failed with {type(error).__name__}: {error}; its log has the details."
+    )
 
 
 def create_server(engine: Engine) -> ForwardLensServer:

@@ -19,7 +19,7 @@ _BOUNDS: Mapping[Bound, str] = {
     "compute": "bound by compute",
     "sync": "bound by waiting",
     "memory": "bound by memory",
-    "mixed": "mixed",
+    "mixed": "bound by several things",
 }
 
 

@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 def register(server: ForwardLensServer) -> None:
     @server.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
-        server.features = ClientFeatures.of(params.capabilities)
+        values = as_mapping(params.initialization_options)
+        server.features = ClientFeatures.of(params.capabilities, values)
         if not server.features.action_literals:
             # The options may only be sent to clients that know code actions as more than commands.
             cast("Any", server.protocol.fm).feature_options.pop(types.TEXT_DOCUMENT_CODE_ACTION, None)
-        values = as_mapping(params.initialization_options)
         server.session.trusted = values.get("trusted") is not False
         try:
             server.session.initial_settings = parse_settings(values.get("settings", values))
