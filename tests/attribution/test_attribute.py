@@ -48,6 +48,7 @@ def iteration(**changes: Any) -> dict[str, Any]:
         "memory": [[ADD, 4096]],
         "backward": [],
         "device_busy_ns": 0,
+        "events": 20,
         **changes,
     }
 

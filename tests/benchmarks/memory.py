@@ -51,4 +51,4 @@ def _worker_peak(program: Program) -> tuple[int, int]:
         recording = record(worker, request, lambda _: None, never)
         status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
     peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    return sum(len(iteration["ops"]) for iteration in recording["iterations"]), peak
+    return sum(iteration["events"] for iteration in recording["iterations"]), peak

@@ -29,7 +29,7 @@ RawClockRow = tuple[int, int, int, int, int]
 
 
 class RawIteration(TypedDict):
-    """One profiled forward. `memory` rows are `[place, bytes allocated]`."""
+    """One profiled forward. `memory` rows are `[place, bytes]`, `events` counts all that the profiler recorded."""
 
     ops: list[RawOp]
     places: list[RawPlaceRuns]
@@ -37,6 +37,7 @@ class RawIteration(TypedDict):
     memory: list[tuple[int, int]]
     backward: list[RawBackward]
     device_busy_ns: int
+    events: int
 
 
 class RawClock(TypedDict):

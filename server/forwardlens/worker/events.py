@@ -50,7 +50,9 @@ class _Stream:
         self.memory: list[tuple[int, int]] = []
         self.host: list[Any] = []
         self.device: list[Any] = []
+        self.count = 0
         for event in kineto_results.events():
+            self.count += 1
             name = event.name()
             if name == MARK:
                 self.mark_times.append(event.start_ns())
@@ -91,53 +93,56 @@ class _HostOp:
     backward: bool
 
 
-def collect(kineto_results, locator: Locator, starts: list[int]) -> dict:
-    """The profile part of a recording; the server's `attribution/recording.py` says what each column means.
+class Collector:
+    """Turns profiled forwards into the rows of a recording, one at a time: the profiler's own events take many times
+    the memory of the rows, so they are given up before the next forward is profiled.
 
-    `starts` holds the index of each iteration's first mark. Raises `RuntimeError` if the profiler lost marks.
+    The server's `attribution/recording.py` says what each column means.
     """
-    stream = _Stream(kineto_results)
-    marks, times = locator.marks, stream.mark_times
-    if len(times) != len(marks):
-        raise RuntimeError(f"the profiler kept {len(times)} of {len(marks)} marks")
-    by_iteration = _iteration_of(starts, len(marks))
-    nest = _Nest(marks, times)
-    for start, minus_duration, _, event in stream.host:
-        nest.add(event, start, -minus_duration)
-    busy = _add_device(stream.device, nest.ops, by_iteration)
-    iterations: list[dict] = [{"ops": [], "memory": [], "device_busy_ns": busy[n]} for n in range(len(starts))]
-    for op in nest.ops:
-        if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER):
-            iterations[by_iteration[op.mark]]["ops"].append(op.row)
-    for mark, size in _located(stream.memory, times):
-        if mark >= 0 and size > 0:
-            iterations[by_iteration[mark]]["memory"].append([marks[mark][0], size])
-    for number, (first, after) in enumerate(_ranges(starts, len(marks))):
-        iterations[number]["places"] = _places(locator, times, first, after)
-        iterations[number]["calls"] = _calls(locator, times, first, after)
-        iterations[number]["backward"] = _backward(nest.ops, marks, first, after)
-    shapes = [[list(shape) for shape in call] for call in nest.shapes.values]
-    return {"names": nest.names.values, "shapes": shapes, "iterations": iterations}
 
+    def __init__(self) -> None:
+        self.names, self.shapes = Names(), Names()
+        self.iterations: list[dict] = []
 
-def _ranges(starts: list[int], end: int) -> Iterator[tuple[int, int]]:
-    return zip(starts, [*starts[1:], end], strict=True)
+    def add(self, kineto_results, locator: Locator) -> None:
+        """Read one forward. Raises `RuntimeError` if the profiler lost marks."""
+        stream = _Stream(kineto_results)
+        marks, times = locator.marks, stream.mark_times
+        if len(times) != len(marks):
+            raise RuntimeError(f"the profiler kept {len(times)} of {len(marks)} marks")
+        nest = _Nest(marks, times, self.names, self.shapes)
+        for start, minus_duration, _, event in stream.host:
+            nest.add(event, start, -minus_duration)
+        busy = _add_device(stream.device, nest.ops)
+        self.iterations.append(
+            {
+                "ops": [op.row for op in nest.ops if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)],
+                "memory": [[marks[mark][0], size] for mark, size in _located(stream.memory, times) if size > 0],
+                "device_busy_ns": busy,
+                "events": stream.count,
+                "places": _places(locator, times),
+                "calls": _calls(locator, times),
+                "backward": _backward(nest.ops, marks),
+            }
+        )
 
-
-def _iteration_of(starts: list[int], end: int) -> list[int]:
-    return [number for number, (first, after) in enumerate(_ranges(starts, end)) for _ in range(first, after)]
+    def rows(self) -> dict:
+        shapes = [[list(shape) for shape in call] for call in self.shapes.values]
+        return {"names": self.names.values, "shapes": shapes, "iterations": self.iterations}
 
 
 def _located(timed: list[tuple[int, int]], times: list[int]) -> Iterator[tuple[int, int]]:
-    return ((bisect_right(times, time) - 1, value) for time, value in timed)
+    """`(mark, value)` of each `(time, value)` after the first mark."""
+    marks = ((bisect_right(times, time) - 1, value) for time, value in timed)
+    return ((mark, value) for mark, value in marks if mark >= 0)
 
 
 class _Nest:
     """Host events by time of start become operators inside operators, thread by thread."""
 
-    def __init__(self, marks: list[tuple[int, int, bool]], times: list[int]) -> None:
+    def __init__(self, marks: list[tuple[int, int, bool]], times: list[int], names: Names, shapes: Names) -> None:
         self.ops: list[_HostOp] = []
-        self.names, self.shapes = Names(), Names()
+        self._names, self._shapes = names, shapes
         self._marks, self._times, self._mark = marks, times, -1
         self._open: dict[int, list[_HostOp]] = defaultdict(list)
         self._forward: dict[int, int] = {}
@@ -185,22 +190,22 @@ class _Nest:
         shapes = tuple(tuple(s) for s in event.shapes()) if name.startswith("aten::") else ()
         duration = event.duration_ns()
         blocked = duration if name in _WAITS else 0
-        label = self.names(f"{name} (backward)" if backward else name)
-        row = [label, place, entry, depth, duration, duration, self.shapes(shapes), 0, blocked]
+        label = self._names(f"{name} (backward)" if backward else name)
+        row = [label, place, entry, depth, duration, duration, self._shapes(shapes), 0, blocked]
         return _HostOp(event, name, end, self._mark, where, row, backward)
 
 
-def _add_device(device, ops: list[_HostOp], by_iteration: list[int]) -> dict[int, int]:
-    """Give each kernel's and copy's time to the operator that launched it; the device's busy time by iteration."""
+def _add_device(device, ops: list[_HostOp]) -> int:
+    """Give each kernel's and copy's time to the operator that launched it; how long the device was busy."""
     launches = {op.event.correlation_id(): op for op in ops if op.name.startswith(_RUNTIME)}
     operators = {op.event.correlation_id(): op for op in ops if not op.name.startswith(_RUNTIME)}
-    busy: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    busy: list[tuple[int, int]] = []
     for event in device:
         op = launches.get(event.correlation_id()) or operators.get(event.linked_correlation_id())
         if op is not None and op.mark >= 0:
             op.row[_DEVICE] += event.duration_ns()
-            busy[by_iteration[op.mark]].append((event.start_ns(), event.start_ns() + event.duration_ns()))
-    return defaultdict(int, {number: _union(sorted(intervals)) for number, intervals in busy.items()})
+            busy.append((event.start_ns(), event.start_ns() + event.duration_ns()))
+    return _union(sorted(busy))
 
 
 def _union(intervals: list[tuple[int, int]]) -> int:
@@ -211,12 +216,12 @@ def _union(intervals: list[tuple[int, int]]) -> int:
     return total
 
 
-def _places(locator: Locator, times: list[int], first: int, after: int) -> list[list[int]]:
-    """Rows `[place, runs, most runs in one call of its function, span_ns]` of one iteration."""
+def _places(locator: Locator, times: list[int]) -> list[list[int]]:
+    """Rows `[place, runs, most runs in one call of its function, span_ns]`."""
     runs: dict[int, int] = defaultdict(int)
     spans: dict[int, int] = defaultdict(int)
     in_entry: dict[tuple[int, int], int] = defaultdict(int)
-    for index in range(first, after - 1):
+    for index in range(len(times) - 1):
         place, entry, resumed = locator.marks[index]
         spans[place] += times[index + 1] - times[index]
         if not resumed:
@@ -228,10 +233,10 @@ def _places(locator: Locator, times: list[int], first: int, after: int) -> list[
     return [[place, runs[place], most[place], spans[place]] for place in spans]
 
 
-def _calls(locator: Locator, times: list[int], first: int, after: int) -> list[list[int]]:
+def _calls(locator: Locator, times: list[int]) -> list[list[int]]:
     """Rows `[place, function, span_ns]`: how long user functions ran that the expression at `place` called."""
     inside: dict[int, int] = defaultdict(int)
-    for index in range(first, after - 1):
+    for index in range(len(times) - 1):
         inside[locator.marks[index][1]] += times[index + 1] - times[index]
     calls: dict[tuple[int, int], int] = defaultdict(int)
     # A call is numbered after its caller, so going down adds each one up before its caller needs it.
@@ -242,10 +247,10 @@ def _calls(locator: Locator, times: list[int], first: int, after: int) -> list[l
     return [[place, function, span] for (place, function), span in calls.items()]
 
 
-def _backward(ops: list[_HostOp], marks, first: int, after: int) -> list[list[int]]:
+def _backward(ops: list[_HostOp], marks) -> list[list[int]]:
     """Rows `[running place, forward's place, ns]`: backward work done while one place ran, for another's sake."""
     moved: dict[tuple[int, int], int] = defaultdict(int)
     for op in ops:
-        if op.backward and first <= op.mark < after and op.row[_DEPTH] == 0 and op.where >= 0:
+        if op.backward and op.mark >= 0 and op.row[_DEPTH] == 0 and op.where >= 0:
             moved[marks[op.mark][0], marks[op.where][0]] += op.row[_TOTAL]
     return [[running, place, span] for (running, place), span in moved.items()]

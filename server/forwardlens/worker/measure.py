@@ -16,7 +16,7 @@ from . import environment, timing
 from .case import Case, tensors
 from .channel import Channel
 from .clock import LineClock, event_costs
-from .events import collect
+from .events import Collector
 from .failures import Failure
 from .limits import DEFAULT_S, Limit
 from .locate import Locations, Locator
@@ -46,7 +46,7 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
     channel.progress("warm-up", "Warming up")
     seconds = request.get("time_limit") or DEFAULT_S
     with Limit(seconds) as limit:
-        first = timing.time_once(bench.run.fresh, bench.synchronize)
+        first = timing.time_once(bench.run.look, bench.synchronize)
     passes = bench.in_part(min(seconds, PART_S)) if limit.reached else bench.whole(first, request)
     if request.get("save_trace"):
         _save_trace(bench.run, device, bench.synchronize, request["save_trace"])
@@ -55,7 +55,7 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
         "environment": environment.describe(device, bool(case.module is not None and case.module.training)),
         "target": case.target,
         "described": case.described,
-        "grad": _grad_use(case, bench.run.output, passes["names"]),
+        "grad": _grad_use(case, bench.run, passes["names"]),
         "peak_memory_bytes": None if limit.reached else _peak_memory(bench.run, device, bench.synchronize),
         "functions": bench.locations.functions,
         "places": bench.locations.places,
@@ -74,7 +74,7 @@ class _Bench:
 
     def whole(self, first: int, request: dict) -> dict:
         """Every pass over whole forwards; `first` is how long the first one took."""
-        one = timing.warm_up(self.run.fresh, self.synchronize, request.get("warmup"), first)
+        one = timing.warm_up(self.run.look, self.synchronize, request.get("warmup"), first)
         self.run.copy_inputs = self.run.inputs_written()
         self._channel.progress("time", f"Timing a forward of {one / 1e6:.3g} ms")
         wall, clock = self._time_and_clock(request.get("iterations"))
@@ -111,26 +111,24 @@ class _Bench:
         return wall, {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
 
     def _profile(self, one: float) -> dict:
+        """Profile forwards one by one, fewer where they are long or run much."""
         self._channel.progress("profile", "Profiling its operators")
-        locator = Locator(self.locations, self._is_user, MOST_MARKS)
         planned = timing.repetitions(TRACED_SLOWDOWN * one, PROFILE_BUDGET_S, 1, MOST_PROFILED)
         if planned > 1:
             # Once without the profiler: tables and places are built here, not inside the recorded window.
             Locator(self.locations, self._is_user, MOST_MARKS).run(self.run.prepare())
             self.synchronize()
-        starts: list[int] = []
-        with (
-            profile(**_profiler_options(self._device)) as profiler,
-            Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES) as limit,
-        ):
-            for _ in range(planned):
-                forward = self.run.prepare()
-                starts.append(len(locator.marks))
-                locator.run(forward)
+        collector, marks, truncated = Collector(), 0, False
+        while len(collector.iterations) < planned and marks * (len(collector.iterations) + 1) <= MOST_MARKS:
+            forward = self.run.prepare()
+            locator = Locator(self.locations, self._is_user, MOST_MARKS)
+            with profile(**_profiler_options(self._device)) as profiler:
+                with Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES) as limit:
+                    locator.run(forward)
                 self.synchronize()
-                if locator.full or len(locator.marks) * (len(starts) + 1) > MOST_MARKS * len(starts):
-                    break
-        return {**collect(profiler.kineto_results, locator, starts), "truncated": locator.full or limit.reached}
+            collector.add(profiler.kineto_results, locator)
+            marks, truncated = len(locator.marks), truncated or locator.full or limit.reached
+        return {**collector.rows(), "truncated": truncated}
 
 
 def _profiler_options(device: torch.device) -> dict:
@@ -168,7 +166,7 @@ class Runner:
         self._versions = _versions(self._inputs)
         self._kept = case.with_fresh_inputs()
         self.copy_inputs = False
-        self.output: Any = None
+        self.output_requires_grad = self.output_is_inference = False
 
     def inputs_written(self) -> bool:
         return _versions(self._inputs) != self._versions
@@ -178,10 +176,11 @@ class Runner:
         case = self._kept.with_fresh_inputs() if self.copy_inputs else self._case
         return case.run if not self._backward else lambda: _run_backward(case.run())
 
-    def fresh(self) -> Any:
-        self.output = None
-        self.output = self.prepare()()
-        return self.output
+    def look(self) -> None:
+        """One forward, of whose output only the facts are kept: the output itself may hold a whole graph."""
+        output = self.prepare()()
+        self.output_requires_grad = any(t.requires_grad for t in tensors(output))
+        self.output_is_inference = any(t.is_inference() for t in tensors(output))
 
 
 def _versions(inputs) -> list[int | None]:
@@ -217,12 +216,12 @@ def _save_trace(run, device, synchronize, path: str) -> None:
         raise Failure("usage", f"cannot write the trace to {path}: {error}") from None
 
 
-def _grad_use(case: Case, output: Any, names: list[str]) -> dict:
+def _grad_use(case: Case, run: Runner, names: list[str]) -> dict:
     return {
         "grad_enabled": torch.is_grad_enabled(),
-        "inference_mode": any(t.is_inference() for t in tensors(output)),
+        "inference_mode": run.output_is_inference,
         "training": bool(case.module is not None and case.module.training),
-        "outputs_require_grad": any(t.requires_grad for t in tensors(output)),
+        "outputs_require_grad": run.output_requires_grad,
         "backward_ran": any(name.endswith("(backward)") for name in names),
     }
 
