@@ -10,7 +10,7 @@ from forwardlens.attribution.bound import bound
 from forwardlens.attribution.calibrate import LineTimes, calibrate
 from forwardlens.attribution.operators import OpTimes
 from forwardlens.attribution.recording import OUTSIDE, Recording
-from forwardlens.attribution.split import Place, Share, Split, read_places, split
+from forwardlens.attribution.split import BACKWARD, Place, Share, Split, read_places, split
 from forwardlens.model import (
     Environment,
     ExpressionCost,
@@ -26,7 +26,6 @@ from forwardlens.source.expressions import expression_at
 from forwardlens.source.text import SourceText
 
 _MS = 1e6
-_BACKWARD = "(backward)"
 # The clock's own cost is measured, not guessed; if removing it misses the untraced time by more, say so.
 GOOD_CORRECTION = (0.8, 1.25)
 # Comprehensions and lambdas are frames of their own; people think of them as part of the function around them.
@@ -138,7 +137,7 @@ class _Costs:
 
     def _op(self, name: int, op: OpTimes, share: Share) -> OpCost:
         label = self._recording["names"][name]
-        scale = share.backward_scale if label.endswith(_BACKWARD) else share.forward_scale
+        scale = share.backward_scale if label.endswith(BACKWARD) else share.forward_scale
         return OpCost(
             label,
             op.calls,
@@ -236,8 +235,12 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
 
 
 def _is_deterministic(recording: Recording) -> bool:
-    """Whether every profiled iteration ran the same operators at the same places in the same order."""
-    runs = [[(op[1], op[0]) for op in iteration["ops"]] for iteration in recording["iterations"]]
+    """Whether every profiled iteration ran the same operators at the same places in the same order.
+
+    Only names with a namespace are operators; what the device's runtime does beside them varies.
+    """
+    operators = {index for index, name in enumerate(recording["names"]) if "::" in name}
+    runs = [[(op[1], op[0]) for op in iteration["ops"] if op[0] in operators] for iteration in recording["iterations"]]
     return all(run == runs[0] for run in runs)
 
 

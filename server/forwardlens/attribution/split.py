@@ -9,11 +9,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from forwardlens.attribution.calibrate import LineKey, LineTimes
 from forwardlens.attribution.operators import OpTimes, operator_times
 from forwardlens.attribution.recording import OUTSIDE, RawIteration, Recording
 
+# How a worker ends the names of operators that ran in a backward.
+BACKWARD = "(backward)"
+_Key = TypeVar("_Key")
 # (place that ran, place whose backward it ran)
 Moved = Mapping[tuple[int, int], float]
 
@@ -78,31 +82,50 @@ def read_places(recording: Recording) -> dict[int, Place]:
 def split(recording: Recording, times: LineTimes, places: Mapping[int, Place]) -> Split:
     """Calibrated time of every expression; all of it and the unattributed rest add up to the untraced median."""
     own, lines = _by_expression(recording, times, places)
-    device = {place: sum(op.device for op in places[place].ops.values()) for place in own}
-    waiting = _shared(times.waiting, device)
-    outside = places[OUTSIDE].span_ns if OUTSIDE in places else 0.0
-    moved = _moved(recording["iterations"])
-    rates = {place: own[place] / places[place].span_ns for place in own if places[place].span_ns}
-    rates[OUTSIDE] = times.outside / outside if outside else 0.0
+    own[OUTSIDE] = times.outside
+    backward, backward_scale = _move_backward(own, places, _moved(recording["iterations"]))
+    outside = own.pop(OUTSIDE)
+    waiting = _shared(times.waiting, _device_times(recording, {place: places[place] for place in own}))
+    expressions = {
+        place: Share(
+            forward + waiting.get((place, False), 0.0),
+            backward[place] + waiting.get((place, True), 0.0),
+            forward / places[place].span_ns if places[place].span_ns else 0.0,
+            backward_scale[place],
+        )
+        for place, forward in own.items()
+    }
+    return Split(expressions, lines, outside if waiting else outside + times.waiting)
+
+
+def _move_backward(
+    own: dict[int, float], places: Mapping[int, Place], moved: Moved
+) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """Take backward time from the places that ran it, in `own`; what each forward gets, and how its profiled backward
+    time relates to that.
+    """
+    rates = {place: own[place] / places[place].span_ns for place in own if place in places and places[place].span_ns}
     backward: dict[int, float] = defaultdict(float)
     raw: dict[int, float] = defaultdict(float)
     for (running, place), span in moved.items():
         if place in own and running in rates:
-            taken = min(span * rates[running], own.get(running, times.outside))
-            own[running] = own.get(running, times.outside) - taken
+            taken = min(span * rates[running], own[running])
+            own[running] -= taken
             backward[place] += taken
             raw[place] += span
-    unattributed = own.pop(OUTSIDE, times.outside) + (0.0 if waiting else times.waiting)
-    expressions = {
-        place: Share(
-            forward + waiting.get(place, 0.0),
-            backward[place],
-            forward / places[place].span_ns if places[place].span_ns else 0.0,
-            backward[place] / raw[place] if raw[place] else 0.0,
-        )
-        for place, forward in own.items()
-    }
-    return Split(expressions, lines, unattributed)
+    scale: dict[int, float] = defaultdict(float)
+    scale.update({place: backward[place] / raw[place] for place in raw if raw[place]})
+    return backward, scale
+
+
+def _device_times(recording: Recording, places: Mapping[int, Place]) -> dict[tuple[int, bool], float]:
+    """Device time by place, forward and backward apart. The wait after the last line is shared in proportion to it."""
+    names = recording["names"]
+    times: dict[tuple[int, bool], float] = defaultdict(float)
+    for place, seen in places.items():
+        for name, op in seen.ops.items():
+            times[place, names[name].endswith(BACKWARD)] += op.device
+    return times
 
 
 def _by_expression(
@@ -121,7 +144,7 @@ def _by_expression(
     return expressions, {key: ns for key, ns in times.lines.items() if key not in by_line}
 
 
-def _shared(amount: float, weights: Mapping[int, float]) -> dict[int, float]:
+def _shared(amount: float, weights: Mapping[_Key, float]) -> dict[_Key, float]:
     """`amount` in proportion to `weights`; nothing where all are zero and there is nobody to give it to."""
     whole = sum(weights.values())
     return {key: amount * weight / whole for key, weight in weights.items()} if whole else {}
