@@ -52,7 +52,6 @@ def test_rule_has_examples_of_both_kinds(rule: Rule) -> None:
     marked = [harness.unmarked(example.code)[1] for example in rule.examples]
     assert any(marked)
     assert not all(marked)
-    assert any(example.fixed for example in rule.examples)
     assert len({example.name for example in rule.examples}) == len(rule.examples)
 
 

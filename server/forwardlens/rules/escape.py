@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from forwardlens.source.dataflow import METADATA, names_bound, names_read, root
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
+from forwardlens.source.dataflow import METADATA, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted
 
 # Methods whose result is a Python number, a list of them, or an array: nothing that autograd can follow.
@@ -166,3 +168,56 @@ def evaluates(module: ast.Module) -> bool:
         and not names_read(node.func) & {"pd", "df"}
         for node in ast.walk(module)
     )
+
+
+def is_fresh(sites: Sites, node: ast.expr) -> bool:
+    """Whether a value certainly shares no memory with anything that has a name."""
+    if isinstance(node, ast.Call):
+        ran = sites.outermost(node)
+        if ran and ran <= FRESH_OPERATORS:
+            return True
+    return not isinstance(node, (ast.Constant, ast.Lambda)) and not may_alias(node)
+
+
+def private_since(sites: Sites, statement: ast.stmt, name: str) -> ast.Assign | None:
+    """The assignment that gave `name` memory of its own, which nothing else shares when `statement` runs."""
+    tree = sites.tree
+    inner, between = statement, list[ast.stmt]()
+    while True:
+        block = tree.block(inner)
+        for earlier in reversed(block[: block.index(inner)]):
+            if name in names_bound(earlier):
+                if not isinstance(earlier, ast.Assign) or not all(isinstance(t, ast.Name) for t in earlier.targets):
+                    return None
+                alone = len(earlier.targets) == 1 and is_fresh(sites, earlier.value)
+                return earlier if alone and not any(_may_share(tree, s, name) for s in between) else None
+            between.append(earlier)
+        parent = tree.parent(inner)
+        if not isinstance(parent, ast.stmt) or isinstance(parent, Function | ast.ClassDef):
+            return None
+        # In a loop, what stands behind the statement runs before its next round.
+        between.append(parent)
+        inner = parent
+
+
+def _may_share(tree: Tree, statement: ast.stmt, name: str) -> bool:
+    """Whether a statement may give the memory of `name` to something else, or bind the name again."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and node.id == name:
+            if isinstance(node.ctx, ast.Store):
+                return True
+            parent = tree.parent(node)
+            if isinstance(parent, ast.Call) and not is_torch_function(tree.module, parent.func):
+                return not (isinstance(parent.func, ast.Name) and parent.func.id in _NUMBER_CALLS)
+            if isinstance(parent, (ast.Tuple, ast.List, ast.Dict, ast.Lambda)):
+                return True
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            stored = not all(isinstance(target, ast.Subscript) for target in targets)
+            if stored and any(place.split(".")[0] == name for place in may_alias(node.value)):
+                return True
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) and any(
+            place.split(".")[0] == name for place in may_alias(node.iter)
+        ):
+            return True
+    return False

@@ -81,6 +81,11 @@ class Sites:
         cost = self.cost(node)
         return next((op for op in cost.ops if op.outermost and op.name in names), None) if cost else None
 
+    def inner_op(self, node: ast.AST, *names: str) -> OpCost | None:
+        """An operator of one of these names that ran for exactly this node, inside another or not."""
+        cost = self.cost(node)
+        return next((op for op in cost.ops if op.name in names), None) if cost else None
+
     def outermost(self, node: ast.AST) -> frozenset[str]:
         """The names of the operators that `node` itself called."""
         cost = self.cost(node)
@@ -144,3 +149,7 @@ def percent(share: float) -> str:
     """`71 %`, with a digit more where that would say nothing."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.5 else f"{value:.1f} %" if value >= 0.1 else "under 0.1 %"
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count} times"

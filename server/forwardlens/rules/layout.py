@@ -11,9 +11,14 @@ from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import (
     ELEMENTWISE,
     ELEMENTWISE_MODULES,
+    FRESH_FUNCTIONS,
+    FRESH_OPERATORS,
+    INDEXED,
     JOINS,
+    LOSSES,
     MATRIX_PRODUCTS,
     MAY_BE_SAME,
+    MODULES_BLIND_TO_LAYOUT,
     NORMALISING,
     REDUCTIONS,
     VIEW_ATTRIBUTES,
@@ -22,10 +27,6 @@ from forwardlens.rules.operations import (
 )
 from forwardlens.source.dataflow import METADATA, aliases, changes, is_inplace, overlap
 from forwardlens.source.tree import Function, dotted
-
-# Operators of a module call whose result does not depend on how its input is laid out.
-_BLIND_MODULES = frozenset({"aten::linear", "aten::layer_norm", "aten::embedding"})
-
 
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
 # reduced. What was reduced may leave the function: its layout is nobody's concern.
@@ -46,9 +47,14 @@ class LayoutReaders:
 
     Elementwise results keep the layout of their inputs, so their readers count as well. `names` are those that
     share the value's memory, `functions` those that it passes through, `readers` how many operators read it.
+
+    With `only_same` what is computed from the value is not followed: its own layout stays what it was. With
+    `any_layout` readers that depend on the layout are fine as long as they only read.
     """
 
     sites: Sites
+    only_same: bool = False
+    any_layout: bool = False
     seen: set[tuple[int, Kind]] = field(default_factory=set[tuple[int, Kind]])
     names: set[tuple[Function, str]] = field(default_factory=set[tuple[Function, str]])
     functions: set[Function] = field(default_factory=set[Function])
@@ -56,7 +62,7 @@ class LayoutReaders:
 
     def follow(self, node: ast.expr, kind: Kind = "same") -> None:
         """Check the readers of the value of `node`. Raises `LayoutMattersError`."""
-        if (id(node), kind) in self.seen:
+        if (id(node), kind) in self.seen or (self.only_same and kind != "same"):
             return
         self.seen.add((id(node), kind))
         function = self.sites.tree.function(node)
@@ -67,7 +73,7 @@ class LayoutReaders:
         if isinstance(parent, ast.Attribute):
             self._attribute(parent, kind)
         elif isinstance(parent, ast.Call):
-            self._argument(parent, kind)
+            self._argument(parent, kind, node)
         elif isinstance(parent, ast.keyword):
             call = self.sites.tree.parent(parent)
             if not isinstance(call, ast.Call):
@@ -86,6 +92,8 @@ class LayoutReaders:
             self.follow(parent, kind)
         elif isinstance(parent, ast.Subscript):
             self._subscript(parent, node, kind)
+        elif isinstance(parent, ast.Tuple) and isinstance(self.sites.tree.parent(parent), ast.Subscript):
+            self.readers += 1
         elif isinstance(parent, (ast.Tuple, ast.List)):
             self._collection(parent, node, kind)
         else:
@@ -129,20 +137,26 @@ class LayoutReaders:
             # `to` and `contiguous` may hand back what they were given.
             self.readers += 1
             self.follow(call, kind if name in MAY_BE_SAME else _computed(kind))
-        elif name in JOINS:
+        elif name in INDEXED or name in LOSSES or name in JOINS:
             self.readers += 1
             self.follow(call, _computed(kind))
-        elif name in VIEWS:
+        elif name in VIEWS or (name in {"reshape", "flatten", "view", "contiguous"} and self.any_layout):
             self.follow(call, kind)
         elif name in {"reshape", "flatten", "view"}:
             raise LayoutMattersError(f"the next `{name}` needs the same copy")
-        elif name in {"tolist", "item"}:
+        elif name in {"tolist", "item"} or (self.any_layout and name in FRESH_FUNCTIONS):
             self.readers += 1
         else:
             raise LayoutMattersError(f"`{name}` may depend on the layout")
 
-    def _argument(self, call: ast.Call, kind: Kind) -> None:
+    def _argument(self, call: ast.Call, kind: Kind, node: ast.expr | None = None) -> None:
         func = call.func
+        torch_function = isinstance(func, ast.Attribute) and is_torch_function(self.sites.tree.module, func)
+        method = isinstance(func, ast.Attribute) and not (dotted(func.value) or "self").startswith("self")
+        if self.any_layout and node is not None and (method or (torch_function and node is not call.args[0])):
+            # The result of a method shares memory with its receiver at most, that of a function with what comes first.
+            self.readers += 1
+            return
         if isinstance(func, ast.Name) and func.id in {"len", "print", "isinstance"}:
             return
         if isinstance(func, ast.Attribute) and is_torch_function(self.sites.tree.module, func):
@@ -152,8 +166,12 @@ class LayoutReaders:
         if tensor_method and isinstance(func, ast.Attribute) and func.attr in ELEMENTWISE | MATRIX_PRODUCTS:
             self._known(func.attr, call, kind)
             return
+        if isinstance(func, ast.Attribute) and tensor_method and func.attr in INDEXED:
+            # The receiver is what may be written to; index and source are only read.
+            self.readers += 1
+            return
         ran = self.sites.outermost(call)
-        if ran and ran <= _BLIND_MODULES:
+        if ran and (ran <= MODULES_BLIND_TO_LAYOUT or (self.any_layout and ran <= FRESH_OPERATORS)):
             self.readers += 1
         elif ran and ran <= ELEMENTWISE_MODULES:
             self.readers += 1

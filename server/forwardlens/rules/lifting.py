@@ -25,7 +25,20 @@ from forwardlens.rules.batched import (
 )
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.loops import Loop, same_axis, stop_is_count
-from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, is_torch_function, torch_name
+from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function, torch_name
+from forwardlens.rules.reducing import (
+    ALONG,
+    NEEDS_DIM,
+    REDUCING,
+    joined,
+    leading,
+    looked_up,
+    placed,
+    plain,
+    product,
+    reduced,
+    round_dims,
+)
 from forwardlens.source.dataflow import METADATA, names_bound, names_read
 from forwardlens.source.rewrite import splice
 from forwardlens.source.tree import argument, dotted, integer
@@ -260,11 +273,54 @@ class Lifter:
             if len(items) == 1 and not self._is_loop_index(items[0]) and not isinstance(items[0], ast.Slice):
                 return self._gather(node, items[0])
             self._require_pure(node.value)
-            return self.index(node)
+            looked = [i for i in items if self._is_position(i)]
+            return self._row_look_up(node, items, looked[0]) if len(looked) == 1 else self.index(node)
         value = self.lift(node.value)
-        if isinstance(value, Fixed) or self.varies(node.slice):
+        if isinstance(value, Fixed):
+            raise RefusedError(f"`{self._text(node)}` is not a plain slice per round")
+        looked = [i for i in index_items(node) if self._is_position(i)]
+        if len(looked) == 1:
+            return self._look_up(node, value, index_items(node), looked[0])
+        if self.varies(node.slice):
             raise RefusedError(f"`{self._text(node)}` is not a plain slice per round")
         return self._index_batched(node, value)
+
+    def _is_position(self, item: ast.expr) -> bool:
+        """Whether an item of an index is computed in the round: a position, or a tensor of them."""
+        return not isinstance(item, ast.Slice) and not self._is_loop_index(item) and self.varies(item)
+
+    def _row_look_up(self, node: ast.Subscript, items: list[ast.expr], looked: ast.expr) -> Batched:
+        """`x[b, ids[b]]`: in each round's slice of `x`, what the round's positions name."""
+        loops = [n for n, i in enumerate(items) if self._is_loop_index(i)]
+        rank = self.sites.base_rank(node)
+        cost = self.sites.cost(node)
+        seen = [o for o in cost.ops if o.name in {"aten::select", "aten::index"} and o.shapes] if cost else []
+        rank = max((len(o.shapes[0]) for o in seen), default=rank or 0)
+        if len(loops) != 1 or rank < len(items) or any(_is_ellipsis(i) or _is_none(i) for i in items):
+            raise RefusedError(f"`{self._text(node)}` is not a plain look-up")
+        whole = [i if self._is_loop_index(i) else ast.Slice() for i in items]
+        value = self.index_of_rank(node, whole, rank)
+        return self._look_up(node, value, [i for i in items if not self._is_loop_index(i)], looked)
+
+    def _look_up(self, node: ast.Subscript, value: Batched, items: list[ast.expr], looked: ast.expr) -> Batched:
+        cost = self.sites.cost(node)
+        ids = self.lift(looked)
+        if cost is None or isinstance(ids, Fixed) or ids.boolean or cost.op_calls("aten::nonzero", "aten::item"):
+            # With `item` the index is one position, which selects; that has the same form.
+            single = cost is not None and not cost.op_calls("aten::nonzero") and isinstance(ids, Batched)
+            if not single or not isinstance(ids, Batched) or ids.slots or ids.boolean:
+                raise RefusedError(f"`{self._text(node)}` is not a plain look-up")
+        entries: list[str | Batched] = []
+        for item in [*items, *[ast.Slice()] * (value.round_rank - len(items))]:
+            if item is looked:
+                entries.append(ids)
+            elif isinstance(item, ast.Slice) and not self.varies(item):
+                entries.append(self._text_of_slice(item))
+            else:
+                raise RefusedError(f"`{self._text(node)}` is not a plain look-up")
+        if len(entries) > value.round_rank or None in value.slots:
+            raise RefusedError("the run and the source disagree about dimensions")
+        return looked_up(value, entries, self._numbers(value))
 
     def _is_loop_index(self, item: ast.expr) -> bool:
         return isinstance(item, ast.Name) and item.id == self.loop.index
@@ -379,6 +435,8 @@ class Lifter:
         return Batched(self._spliced(node, parts), rank + 1, loop, slots, atom=_is_atom(node))
 
     def _binary(self, node: ast.BinOp) -> Value:
+        if isinstance(node.op, ast.MatMult):
+            return self._product(node, (node.left, node.right))
         shapes = self.sites.operands(node)
         operands = (node.left, node.right)
         ranks = [len(s) for s in shapes] if shapes is not None else [None, None]
@@ -455,6 +513,14 @@ class Lifter:
             return self._view(name, node, operands)
         if name in {"embedding", "linear"} and library:
             return self._module(node)
+        if name in JOINS and library:
+            return self._join(node, name)
+        if name in {"matmul", "mm", "bmm"} and len(operands) == 2 and not node.keywords:
+            return self._product(node, (operands[0], operands[1]))
+        if (name in REDUCING or name in ALONG) and operands and (method or self._is_reduction_of(node)):
+            return self._along(name, node, operands)
+        if name in {"gather", "index_select"} and len(operands) == 3 and not node.keywords:
+            return self._gather_along(name, node, operands)
         flags = any(isinstance(o, ast.Constant) and isinstance(o.value, bool) for o in node.args)
         if name in ELEMENTWISE and not flags and (name != "where" or len(operands) == 3):
             return self._elementwise_call(node, name, operands)
@@ -554,6 +620,106 @@ class Lifter:
         if not value.slots:
             raise RefusedError("a layer needs a dimension to work on")
         return arranged(value, value.natural if value.natural >= 1 else value.round_rank)
+
+    # -- along dimensions
+
+    def _is_reduction_of(self, node: ast.Call) -> bool:
+        return self.is_library(node.func) and bool(node.args)
+
+    def _along(self, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+        """`row.sum(-1)`, `torch.softmax(row, dim=0)`, `row.mean()`."""
+        value = self.lift(operands[0])
+        if isinstance(value, Fixed):
+            raise RefusedError(f"`{self._text(operands[0])}` does not vary")
+        keywords = {k.arg: k.value for k in node.keywords}
+        dim = keywords.get("dim") or (operands[1] if len(operands) == 2 and name != "norm" else None)
+        keep = keywords.get("keepdim")
+        plain_keep = keep is None or (isinstance(keep, ast.Constant) and isinstance(keep.value, bool))
+        unknown = len(operands) - (2 if dim is not None and "dim" not in keywords else 1)
+        if set(keywords) - {"dim", "keepdim"} or unknown or not plain_keep:
+            raise RefusedError(f"`{self._text(node)}` has an option that is not known to work for all rounds at once")
+        if (dim is None and (name in NEEDS_DIM or keep is not None or name == "normalize")) or (
+            dim is not None and name in {"max", "min"}
+        ):
+            raise RefusedError(f"`{self._text(node)}` gives more than one value per position")
+        listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else None if dim is None else [dim]
+        numbers = None if listed is None else [integer(d) for d in listed]
+        if numbers is not None and any(n is None for n in numbers):
+            raise RefusedError(f"`{self._text(node)}` has no plain dimension")
+        given = None if numbers is None else [n for n in numbers if n is not None]
+        if name == "norm" and given is None and value.round_rank > 1:
+            raise RefusedError(f"`{self._text(node)}` flattens the round's value")
+        dims = round_dims(value, given)
+        put = plain(value)
+        text = self._along_text(name, node, operands[0], put, dim, dims)
+        kept = name in ALONG or (isinstance(keep, ast.Constant) and keep.value is True)
+        result = reduced(put, text, dims, kept)
+        return replace(result, boolean=name in {"any", "all"})
+
+    def _along_text(
+        self,
+        name: str,
+        node: ast.Call,
+        operand: ast.expr,
+        put: Batched,
+        dim: ast.expr | None,
+        dims: Sequence[int],
+    ) -> str:
+        if dim is None:
+            method = {"max": "amax", "min": "amin"}.get(name, name)
+            places = placed(put, dims, negative=all((s or 0) > put.loop for s in put.slots))
+            shown = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+            return f"{wrapped(put.text, put.atom)}.{method}({'dim=' if name == 'norm' else ''}{shown})"
+        listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else [dim]
+        parts: dict[ast.expr, str] = {operand: _in_place_of(node, operand, put.text, put.atom)}
+        for entry, d in zip(listed, dims, strict=True):
+            negative = (integer(entry) or 0) < 0
+            parts[entry] = str(placed(put, [d], negative)[0])
+        return self._spliced(node, parts)
+
+    def _product(self, node: ast.expr, operands: Sequence[ast.expr]) -> Value:
+        values = [self.lift(o) for o in operands]
+        op = self.sites.op(node, "aten::matmul", "aten::mm", "aten::bmm", "aten::mv")
+        if op is None or len(op.shapes) < 2:
+            raise RefusedError(f"`{self._text(node)}` is no matrix product that the run saw")
+        ranks = [len(s) for s in op.shapes[:2]]
+        if not self._agree(values, ranks):
+            raise RefusedError(f"the run saw other dimensions at `{self._text(node)}`")
+        left, right, rank = product(values, ranks)
+        return leading(f"{left} @ {right}", rank, atom=False)
+
+    def _join(self, node: ast.Call, name: str) -> Value:
+        given = argument(node, 0, "tensors")
+        dim = argument(node, 1, "dim")
+        number = 0 if dim is None else integer(dim)
+        if not isinstance(given, (ast.List, ast.Tuple)) or number is None or any(k.arg != "dim" for k in node.keywords):
+            raise RefusedError(f"`{self._text(node)}` is not plain")
+        texts, place, rank = joined([self.lift(e) for e in given.elts], number, name == "stack")
+        return leading(f"{self._text(node.func)}([{', '.join(texts)}], dim={place})", rank)
+
+    def _gather_along(self, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+        """`row.gather(0, ids[b])` and `row.index_select(0, ids[b])`."""
+        value, ids, dim = self.lift(operands[0]), self.lift(operands[2]), integer(operands[1])
+        if isinstance(value, Fixed) or isinstance(ids, Fixed) or dim is None:
+            raise RefusedError(f"`{self._text(node)}` does not look up in a round's value by a round's positions")
+        at = round_dims(value, [dim])[0]
+        if name == "index_select":
+            items: list[str | Batched] = [":"] * value.round_rank
+            items[at] = ids
+            return looked_up(value, items, self._numbers(value))
+        if ids.round_rank != value.round_rank:
+            raise RefusedError("the run and the source disagree about dimensions")
+        one, other = plain(value, value.round_rank), plain(ids, ids.round_rank)
+        return leading(f"{wrapped(one.text, one.atom)}.gather({at + 1}, {other.text})", value.round_rank)
+
+    def _numbers(self, value: Batched) -> str:
+        """The numbers of the rounds, as a tensor beside a round's value."""
+        text = wrapped(value.text, value.atom)
+        stem = wrapped(value.cut.stem, value.cut.atom) if value.cut is not None else text
+        bare = stem if value.cut is not None and value.cut.slices[value.loop] == ":" else text
+        if self.loop.index is not None and self.loop.stop is not None and bare != stem and not self.loop.start:
+            return f"{self.torch}.arange({self._text(self.loop.stop)}, device={stem}.device)"
+        return f"{self.torch}.arange({bare}.size({value.loop}), device={stem}.device)"
 
     # -- views
 

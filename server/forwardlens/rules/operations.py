@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+from forwardlens.source.dataflow import METADATA
 from forwardlens.source.tree import dotted, module_aliases
 
 # Each element of the result depends on the elements at its position alone; arguments broadcast against each other.
@@ -30,12 +31,26 @@ REDUCTIONS = frozenset(
 # New memory, laid out without regard to how the arguments are.
 MATRIX_PRODUCTS = frozenset("matmul bmm mm addmm baddbmm mv dot linear".split())
 NORMALISING = frozenset({"softmax", "log_softmax"})
+# Operators of a module call whose result does not depend on how its input is laid out.
+MODULES_BLIND_TO_LAYOUT = frozenset({"aten::linear", "aten::layer_norm", "aten::embedding"})
 # Operators that module calls run for activation layers.
 ELEMENTWISE_MODULES = frozenset(
     f"aten::{name}"
     for name in "relu gelu silu tanh sigmoid elu selu softplus leaky_relu hardtanh mish hardswish".split()
 )
+# Index and source are read at any layout; the result is laid out by the receiver.
+INDEXED = frozenset("gather scatter scatter_ scatter_add scatter_add_ take_along_dim index_add index_add_".split())
+LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss cosine_similarity pairwise_distance".split())
 JOINS = frozenset({"cat", "concat", "stack"})
+FRESH_FUNCTIONS = frozenset(
+    """index_copy index_select index_fill index_put embedding einsum conv1d conv2d stft istft cumsum flip tril triu
+    outer repeat tile repeat_interleave searchsorted bucketize bincount histc one_hot cross_entropy nll_loss
+    roll""".split()
+)
+# Outermost operators of calls whose result is memory of its own, whatever the module or function around them is.
+FRESH_OPERATORS = MODULES_BLIND_TO_LAYOUT | frozenset(
+    f"aten::{name}" for name in "conv1d conv2d conv3d matmul bmm mm addmm softmax batch_norm cat stack".split()
+)
 
 
 def is_torch_function(module: ast.Module, func: ast.expr) -> bool:
@@ -51,6 +66,29 @@ def torch_name(module: ast.Module) -> str | None:
     """The name under which a file knows `torch`."""
     names = module_aliases(module, "torch")
     return "torch" if "torch" in names else min(names, default=None)
+
+
+def is_repeatable(node: ast.expr) -> bool:
+    """Whether evaluating `node` once more, or once less, changes nothing but the time it takes."""
+    known = ELEMENTWISE | VIEWS | REDUCTIONS | MATRIX_PRODUCTS | NORMALISING | METADATA | {"reshape", "flatten", "view"}
+    for below in ast.walk(node):
+        if isinstance(below, ast.Call):
+            if not isinstance(below.func, ast.Attribute) or below.func.attr not in known:
+                return False
+            if any(keyword.arg in {"out", "inplace", None} for keyword in below.keywords):
+                return False
+        elif isinstance(below, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
+            return False
+    return True
+
+
+def functional_name(module: ast.Module) -> str | None:
+    """How a file can write `torch.nn.functional`, shortest first."""
+    named = module_aliases(module, "torch.nn.functional") - {"torch.nn.functional"}
+    nn = module_aliases(module, "torch.nn") - {"torch.nn"}
+    torch = torch_name(module)
+    others = [f"{name}.functional" for name in nn] + ([f"{torch}.nn.functional"] if torch is not None else [])
+    return min([*named, *others], key=lambda name: (len(name), name), default=None)
 
 
 @lru_cache(maxsize=64)

@@ -76,10 +76,18 @@ def _comprehension(sites: Sites, loop: Loop) -> list[Edit]:
                 replace_node(sites.source, node, whole.text),
                 *(replace_node(sites.source, j.call, name) for j in joins),
             ]
+    if isinstance(parent, ast.Call) and dotted(parent.func) == "sum" and parent.args == [node]:
+        return [replace_node(sites.source, parent, _summed(value))]
     if isinstance(node, ast.ListComp):
         value = arranged(value, value.natural)
         return [replace_node(sites.source, node, f"list({wrapped(value.text, value.atom)}.unbind({value.loop}))")]
     raise RefusedError("the values are not put together into one tensor")
+
+
+def _summed(value: Batched) -> str:
+    """All rounds' values added up."""
+    put = arranged(value, value.natural)
+    return f"{wrapped(put.text, put.atom)}.sum({put.loop})"
 
 
 # -- lists that are stacked after the loop
@@ -189,6 +197,8 @@ class _Rounds:
         self.appended: list[_Appended] = []
         # Text and place of every slice that the loop writes; the text is a name where the loop gives the slice.
         self.written: list[tuple[str, str]] = []
+        # Names that the rounds add to.
+        self.totals: set[str] = set()
 
     def statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Pass):
@@ -196,11 +206,16 @@ class _Rounds:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name):
-                return self._temporary(node, target)
+                parts = added_to_itself(node)
+                return self._accumulate(node, target.id, parts) if parts else self._temporary(node, target)
             if isinstance(target, ast.Subscript):
                 return self._write(node, target)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             return self._update(node, node.target)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            parts = added_to_itself(node)
+            if parts:
+                return self._accumulate(node, node.target.id, parts)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             return self._call(node, node.value)
         raise RefusedError(f"line {node.lineno} is more than independent tensor work")
@@ -219,6 +234,22 @@ class _Rounds:
             if isinstance(value, Batched)
             else Fixed(target.id, value.rank, atom=True)
         )
+
+    def _accumulate(self, node: ast.Assign | ast.AugAssign, name: str, parts: Sequence[ast.expr]) -> None:
+        """`total = total + part`: the sum over all rounds is added once."""
+        uses = [n for n in ast.walk(self.loop.node) if isinstance(n, ast.Name) and n.id == name]
+        if len(uses) != (1 if isinstance(node, ast.AugAssign) else 2):
+            raise RefusedError(f"`{name}` is used in the loop while it adds up")
+        if name in self.loop.variables:
+            raise RefusedError(f"`{name}` is bound twice in a round")
+        sums: dict[ast.expr, str] = {}
+        for part in parts:
+            value = self.lifter.lift(part)
+            if isinstance(value, Fixed):
+                raise RefusedError("every round adds the same value")
+            sums[part] = _summed(value)
+        self.totals.add(name)
+        self.lines.append((node, splice(self.sites.source, node, sums)))
 
     def _call(self, node: ast.Expr, call: ast.Call) -> None:
         func = call.func
@@ -460,7 +491,7 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For) -> list[Edit]:
     for statement in node.body:
         rounds.statement(statement)
     _require_independent(sites, loop, node, rounds)
-    for name in sorted({*loop.variables, *rounds.lifter.bound}):
+    for name in sorted({*loop.variables, *rounds.lifter.bound} - rounds.totals):
         if read_after(sites.tree, node, name):
             raise RefusedError(f"`{name}` is read after the loop")
     edits: list[Edit] = []
@@ -580,10 +611,36 @@ def _require_independent(sites: Sites, loop: Loop, node: ast.For, rounds: _Round
     for appended in rounds.appended:
         if sum(isinstance(n, ast.Name) and n.id == appended.name for n in ast.walk(node)) != 1:
             raise RefusedError(f"`{appended.name}` is read inside the loop")
-    known = {*places, *(a.name for a in rounds.appended)}
+    for name in rounds.totals:
+        shared = aliases(loop.function, name) - {name}
+        if any(overlap(place, s) for place in places for s in shared) or _adds_in_place(node, name, shared):
+            raise RefusedError(f"`{name}` may share its memory with something else")
+    known = {*places, *rounds.totals, *(a.name for a in rounds.appended)}
     for _, place in changes(node):
         if place is None or not (place in known or place in own):
             raise RefusedError(f"the loop changes `{place}`")
+
+
+def _adds_in_place(node: ast.For, name: str, shared: frozenset[str]) -> bool:
+    """Whether `name += part` may change a tensor that the loop reads under another name."""
+    augmented = any(isinstance(n, ast.AugAssign) and dotted(n.target) == name for n in ast.walk(node))
+    reads = {dotted(n) for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+    return augmented and any(r is not None and overlap(r, s) for r in reads for s in shared)
+
+
+def added_to_itself(node: ast.stmt) -> tuple[ast.expr, ...]:
+    """What a statement adds to a name, or takes from it: `a` and `b` of `x = x + a - b`, `a` of `x += a`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return (node.value,) if isinstance(node.op, (ast.Add, ast.Sub)) else ()
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+        return ()
+    name, value, parts = node.targets[0].id, node.value, list[ast.expr]()
+    while isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        if dotted(value.right) == name and isinstance(value.op, ast.Add) and dotted(value.left) != name:
+            return (*reversed([*parts, value.left]),)
+        parts.append(value.right)
+        value = value.left
+    return (*reversed(parts),) if parts and dotted(value) == name else ()
 
 
 def _reads_elsewhere(
@@ -611,18 +668,19 @@ def _reads_elsewhere(
 # -- one expression out of a loop that has to stay
 
 
-def hoisted(sites: Sites, call: ast.Call, wanted: str) -> tuple[Edit, ...]:
+def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     """Compute `call` for all rounds before the loop, into a new name, and take the round's part inside it.
 
+    Where the loop has no counter, and only `call` reads its variable, the loop runs over the parts instead.
     Raises `RefusedError`.
     """
     tree = sites.tree
     node = next(tree.loops(call), None)
     loop = loop_of(sites, node) if isinstance(node, ast.For) else None
-    if loop is None or not isinstance(node, ast.For) or loop.index is None or loop.start:
+    if loop is None or not isinstance(node, ast.For) or loop.start:
         raise RefusedError("the loop has no counter to pick a round's part with")
     if leaves_early(node) or tree.statement(call) not in node.body or not stands_alone(tree, node):
-        raise RefusedError("the look-up does not happen in every round")
+        raise RefusedError("it does not happen in every round")
     lifter = lifter_for(sites, loop)
     _know_temporaries(lifter, node, tree.statement(call))
     value = lifter.lift(call)
@@ -631,14 +689,26 @@ def hoisted(sites: Sites, call: ast.Call, wanted: str) -> tuple[Edit, ...]:
     value = arranged(value, value.natural)
     _require_unchanged(loop, node, call)
     name = fresh_name(loop.function, wanted)
-    part = indexed(name, [*[":"] * value.loop, loop.index])
-    edits = checked(
-        sites.source,
-        [insert_before(tree, node, [f"{name} = {value.text}"]), replace_node(sites.source, call, part)],
-    )
+    if loop.index is not None:
+        inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
+    else:
+        inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
+    edits = checked(sites.source, [insert_before(tree, node, [f"{name} = {value.text}"]), *inside])
     if edits is None:
         raise RefusedError("the edits do not fit together")
     return edits
+
+
+def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, parts: str) -> list[Edit]:
+    """Run the loop over `parts`, whose round's part takes the place of `call`."""
+    names = list(loop.elements)
+    used = [n for n in ast.walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
+    if len(names) != 1 or not isinstance(node.target, ast.Name):
+        raise RefusedError("the loop has no counter to pick a round's part with")
+    inside = {id(n) for n in ast.walk(call)}
+    if any(id(n) not in inside for n in used if n is not node.target):
+        raise RefusedError("the loop needs its variable for more, and has no counter")
+    return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
 
 
 def _know_temporaries(lifter: Lifter, node: ast.For, until: ast.stmt) -> None:

@@ -18,7 +18,7 @@ from .channel import Channel
 from .clock import LineClock, event_costs
 from .events import Collector
 from .failures import Failure
-from .limits import DEFAULT_S, Limit
+from .limits import DEFAULT_S, Limit, peak_memory
 from .locate import Locations, Locator
 from .overlay import Overlay
 from .usercode import UserCode
@@ -123,7 +123,8 @@ class _Bench:
             forward = self.run.prepare()
             locator = Locator(self.locations, self._is_user, MOST_MARKS)
             with profile(**_profiler_options(self._device)) as profiler:
-                with Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES) as limit:
+                # The model's own peak varies too, the more the larger it is.
+                with Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES + peak_memory() // 4) as limit:
                     locator.run(forward)
                 self.synchronize()
             collector.add(profiler.kineto_results, locator)

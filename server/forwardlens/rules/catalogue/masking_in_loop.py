@@ -11,7 +11,9 @@ from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
 from forwardlens.rules.loops import loop_of, relation
+from forwardlens.rules.rounds import sorting
 from forwardlens.rules.vectorise import vectorised
+from forwardlens.source.tree import Looping
 
 # Fewer rounds than this are cheap to leave alone.
 LEAST_ROUNDS = 4
@@ -302,6 +304,9 @@ def _masks_often(node: ast.AST, cost: ExpressionCost) -> bool:
 def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     independent = [n for n in nodes if isinstance(n, ast.expr) and _independent(sites, loop, n)]
     if len(independent) < len(nodes):
+        return None
+    if isinstance(loop, Looping) and sorting(sites, loop) and not any(_selects(sites, n) for n in nodes):
+        # What goes class by class is a fault of its own, whatever it does with a class's elements.
         return None
     hot = max(independent, key=lambda n: (_selects(sites, n), sites.share(n)))
     cost = sites.cost(hot)
