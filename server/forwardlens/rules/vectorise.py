@@ -734,7 +734,7 @@ def _know_temporaries(lifter: Lifter, node: ast.For, until: ast.stmt) -> None:
             lifter.values[target.id] = value
 
 
-def _require_unchanged(loop: Loop, node: ast.For, call: ast.Call) -> None:
+def _require_unchanged(loop: Loop, node: ast.For, call: ast.expr) -> None:
     """Refuse if a round may change what the expression reads."""
     reads = {place for n in ast.walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
     shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}

@@ -34,6 +34,8 @@ MOST_PROFILED = 3
 MOST_MARKS = 100_000
 MOST_PROFILE_BYTES = 128 << 20
 PROFILE_LIMIT_S = 20.0
+# An operator takes a microsecond and a half at the least: less than 300,000 in this time.
+SHORT_NS = 0.45e9
 PART_S = 10.0
 
 
@@ -123,13 +125,21 @@ class _Bench:
             forward = self.run.prepare()
             locator = Locator(self.locations, self._is_user, MOST_MARKS)
             with profile(**_profiler_options(self._device)) as profiler:
-                # The model's own peak varies too, the more the larger it is.
-                with Limit(PROFILE_LIMIT_S, MOST_PROFILE_BYTES + peak_memory() // 4) as limit:
+                with Limit(PROFILE_LIMIT_S, _memory_bound(one)) as limit:
                     locator.run(forward)
                 self.synchronize()
             collector.add(profiler.kineto_results, locator)
             marks, truncated = len(locator.marks), truncated or locator.full or limit.reached
         return {**collector.rows(), "truncated": truncated}
+
+
+def _memory_bound(one: float) -> int | None:
+    """How much memory profiling may take, for a forward of `one` nanoseconds.
+
+    A short forward has no time for too many operators, and the profiler keeps gradients alive that a backward would
+    free, so only a long one is bound; the model's own peak varies too, the more the larger it is.
+    """
+    return None if one < SHORT_NS else MOST_PROFILE_BYTES + peak_memory() // 4
 
 
 def _profiler_options(device: torch.device) -> dict:
