@@ -188,7 +188,8 @@ class LayoutReaders:
                     raise LayoutMattersError("it goes into a collection")
                 self._bound(target.elts[position], parent, kind)
         elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in JOINS:
-            self.follow(parent, kind)
+            self.readers += 1
+            self.follow(parent, _computed(kind))
         else:
             raise LayoutMattersError("it goes into a collection")
 

@@ -1,0 +1,658 @@
+"""Elements picked out by a boolean mask and put back, where a selection would do."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from forwardlens.model import Fix, Shape
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.escape import private_since
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
+from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
+from forwardlens.source.dataflow import definition, names_read
+from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, replace_statements, stands_alone
+from forwardlens.source.tree import argument, dotted, integer
+
+# A mask of rows copies only the rows that it picks; `where` copies all of them and pays if they are not many more.
+LEAST_ROWS = 0.25
+_SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+
+
+class BooleanMaskCopy(Rule):
+    """## What it does
+    Finds elements that are picked by a boolean mask only to be written back or added up: `y[m] = z[m]`,
+    `y[m] = row`, `y[m] *= 2`, `x[m].mean()`, and `masked_select` with a mask that is the same along a dimension.
+
+    ## Why it costs
+    Indexing with a mask first lists the position of every true element (`nonzero`, 8 bytes for each of its
+    coordinates), then gathers or scatters one element at a time; on a GPU the host waits for the length of that list.
+    `torch.where` reads every element once, in order.
+
+    ## When to ignore it
+    `y[m] = 0.0` already runs as `masked_fill_` and is not reported. A mask of a few rows of a large tensor is cheap as
+    it is, and not reported either.
+
+    ## Fix safety
+    The fix is offered as safe if the run showed that the mask, the target and what is written have fitting shapes,
+    and if the target's memory is its own: `torch.where` makes a new tensor, which another name of the old one
+    would not see. What the mask leaves out is replaced, not multiplied by zero, so `nan` and `inf` stay out. Sums are
+    taken in another order, which shows in the last digits.
+    """
+
+    name: ClassVar[str] = "boolean-mask-copy"
+    summary: ClassVar[str] = "Elements picked by a boolean mask where a selection would do"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "masked-assignment",
+            """\
+import torch
+from torch import nn
+
+
+class Blend(nn.Module):
+    def forward(self, x, other, mask):
+        y = x.clone()
+        y[mask] = other[mask]  #!
+        return y.sqrt()
+
+
+def build():
+    size = (4, 3, 32, 32)
+    return Blend(), (torch.rand(size), torch.rand(size), torch.rand(size) < 0.5)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Blend(nn.Module):
+    def forward(self, x, other, mask):
+        y = torch.where(mask, other, x)
+        return y.sqrt()
+
+
+def build():
+    size = (4, 3, 32, 32)
+    return Blend(), (torch.rand(size), torch.rand(size), torch.rand(size) < 0.5)
+""",
+        ),
+        Example(
+            "row-for-masked-tokens",
+            """\
+import torch
+from torch import nn
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(32, 32)
+        self.token = nn.Parameter(torch.rand(32))
+
+    def forward(self, x, mask):
+        h = self.lin(x)
+        h[mask] = self.token  #!
+        return h.tanh()
+
+
+def build():
+    return Masked(), (torch.rand(8, 64, 32), torch.rand(8, 64) < 0.5)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(32, 32)
+        self.token = nn.Parameter(torch.rand(32))
+
+    def forward(self, x, mask):
+        h = self.lin(x)
+        h = torch.where(mask[..., None], self.token, h)
+        return h.tanh()
+
+
+def build():
+    return Masked(), (torch.rand(8, 64, 32), torch.rand(8, 64) < 0.5)
+""",
+        ),
+        Example(
+            "scaled-in-place",
+            """\
+import torch
+from torch import nn
+
+
+class Leak(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        negative = y < 0
+        y[negative] *= 0.1  #!
+        return y
+
+
+def build():
+    return Leak(), (torch.randn(64, 256),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Leak(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        negative = y < 0
+        y = torch.where(negative, y * 0.1, y)
+        return y
+
+
+def build():
+    return Leak(), (torch.randn(64, 256),)
+""",
+        ),
+        Example(
+            "masked-mean",
+            """\
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def forward(self, x, mask):
+        error = (x - 1.0).abs()
+        return error[mask].mean()  #!
+
+
+def build():
+    return Loss(), (torch.randn(64, 256), torch.rand(64, 256) < 0.7)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def forward(self, x, mask):
+        error = (x - 1.0).abs()
+        return torch.where(mask, error, 0).sum() / mask.sum()
+
+
+def build():
+    return Loss(), (torch.randn(64, 256), torch.rand(64, 256) < 0.7)
+""",
+        ),
+        Example(
+            "select-with-a-broadcast-mask",
+            """\
+import torch
+from torch import nn
+
+
+class Nodes(nn.Module):
+    def forward(self, x, kept):
+        return torch.masked_select(x, kept.unsqueeze(-1)).view(-1, x.size(1))  #!
+
+
+def build():
+    return Nodes(), (torch.randn(900, 64), torch.rand(900) < 0.5)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Nodes(nn.Module):
+    def forward(self, x, kept):
+        return x[kept].flatten().view(-1, x.size(1))
+
+
+def build():
+    return Nodes(), (torch.randn(900, 64), torch.rand(900) < 0.5)
+""",
+        ),
+        Example(
+            "written-through-another-name",
+            """\
+import torch
+from torch import nn
+
+
+class Patch(nn.Module):
+    def forward(self, x, other, mask):
+        y = x.clone()
+        z = y.view(-1)
+        z[mask] = other[mask]  #!
+        return y.tanh()
+
+
+def build():
+    return Patch(), (torch.rand(64, 64), torch.rand(4096), torch.rand(4096) < 0.5)
+""",
+        ),
+        Example(
+            "scalar-already-fills",
+            """\
+import torch
+from torch import nn
+
+
+class Clean(nn.Module):
+    def forward(self, x):
+        y = x.clone()
+        y[y > 1.5] = 0.0
+        return y.mean(dim=-1)
+
+
+def build():
+    return Clean(), (torch.randn(64, 256),)
+""",
+        ),
+        Example(
+            "few-rows",
+            """\
+import torch
+from torch import nn
+
+
+class Few(nn.Module):
+    def forward(self, x, other, mask):
+        y = x.clone()
+        y[mask] = other[mask]
+        return y.sum(dim=1)
+
+
+def build():
+    return Few(), (torch.randn(200, 64), torch.randn(200, 64), torch.arange(200) < 3)
+""",
+        ),
+        Example(
+            "elements-in-a-list",
+            """\
+import torch
+from torch import nn
+
+
+class Pick(nn.Module):
+    def forward(self, x, mask):
+        return x[mask]
+
+
+def build():
+    return Pick(), (torch.randn(64, 64), torch.rand(64, 64) < 0.5)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        for node in ast.walk(sites.tree.module):
+            match: Match | None = None
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+                match = _assigned(sites, node, node.targets[0], node.value)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+                match = _assigned(sites, node, node.target, node.value)
+            elif isinstance(node, ast.Call):
+                match = _reduced(sites, node) or _selected(sites, node)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                match = _broadcast_index(sites, node)
+            if match is not None:
+                yield match
+
+
+class _Picked:
+    """What the run saw of an expression `x[mask]`: the shapes of both, and how many elements were picked."""
+
+    def __init__(self, sites: Sites, node: ast.Subscript, operator: str) -> None:
+        items = index_items(node)
+        op = sites.op(node, operator)
+        found = sites.inner_op(node, "aten::nonzero")
+        self.mask = items[0]
+        self.seen = len(items) == 1 and op is not None and found is not None and bool(found.shapes)
+        self.base: Shape = op.shapes[0] if op is not None and op.shapes else ()
+        self.shape: Shape = found.shapes[0] if found is not None and found.shapes else ()
+        self.written: Shape | None = op.shapes[2] if op is not None and len(op.shapes) > 2 else None
+        self.count = _count(sites, node, len(self.shape))
+
+    @property
+    def fits(self) -> bool:
+        """The mask covers the tensor's first dimensions."""
+        return self.seen and bool(self.shape) and self.base[: len(self.shape)] == self.shape
+
+    @property
+    def density(self) -> float:
+        return self.count / max(math.prod(self.shape), 1)
+
+    @property
+    def trailing(self) -> int:
+        return len(self.base) - len(self.shape)
+
+
+def _count(sites: Sites, node: ast.Subscript, rank: int) -> int:
+    cost = sites.cost(node)
+    for op in cost.ops if cost is not None else ():
+        if op.name == "aten::select" and op.shapes and len(op.shapes[0]) == 2 and op.shapes[0][1] == rank:
+            return op.shapes[0][0]
+    return 0
+
+
+def _message(sites: Sites, node: ast.expr | ast.stmt, picked: _Picked, searches: int, share: float, end: str) -> str:
+    return (
+        f"`{sites.tree.text(node)}` lists the true elements of its mask {times(searches)} and moves "
+        f"{picked.count:,} of {math.prod(picked.shape):,} one by one, {percent(share)} of the forward: {end}"
+    )
+
+
+# -- an assignment to what a mask picks
+
+
+def _assigned(sites: Sites, node: ast.Assign | ast.AugAssign, target: ast.Subscript, value: ast.expr) -> Match | None:
+    picked = _Picked(sites, target, "aten::index_put_")
+    if not picked.fits or (picked.trailing and picked.density < LEAST_ROWS):
+        return None
+    new = _whole_value(sites, node, target, value, picked)
+    if new is None:
+        return None
+    share = sites.share(node)
+    fix, obstacle = _assignment_fix(sites, node, target, new, picked)
+    searches = sum(isinstance(n, ast.Subscript) and sites.inner_op(n, "aten::nonzero") is not None for n in _all(node))
+    if isinstance(node, ast.AugAssign):
+        searches += 1
+    message = _message(sites, node, picked, searches, share, "`torch.where` reads each element once, in order")
+    return Match(
+        sites.source.span(node),
+        message if fix else f"{message}. No automatic fix: {obstacle}",
+        share,
+        {"elements": picked.count, "mask_elements": math.prod(picked.shape)},
+        (),
+        (fix,) if fix else (),
+    )
+
+
+def _all(node: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(node))
+
+
+def _whole_value(
+    sites: Sites, node: ast.Assign | ast.AugAssign, target: ast.Subscript, value: ast.expr, picked: _Picked
+) -> str | None:
+    """What is written, for all elements instead of the picked ones; None if it does not say so element by element."""
+    text = _unpicked(sites, value, target, picked)
+    if isinstance(node, ast.Assign):
+        if text is None and picked.written is not None and 0 < len(picked.written) <= picked.trailing:
+            # One row for all: it has no dimension of the picked elements.
+            same = is_repeatable(value) and not _reads_mask(sites, value, target)
+            text = sites.tree.text(value) if same else None
+        return text if text is not None and not isinstance(value, ast.Constant) else None
+    sign = _SIGNS.get(type(node.op))
+    constant = isinstance(value, ast.Constant)
+    if text is None or sign is None or not (constant or sign in "+-"):
+        return None
+    inner = text if isinstance(value, (ast.Constant, ast.Subscript)) else f"({text})"
+    return f"{sites.tree.text(target.value)} {sign} {inner}"
+
+
+def _reads_mask(sites: Sites, value: ast.expr, target: ast.Subscript) -> bool:
+    mask = sites.tree.text(target.slice)
+    return any(isinstance(n, ast.Subscript) and sites.tree.text(n.slice) == mask for n in ast.walk(value))
+
+
+def _unpicked(sites: Sites, value: ast.expr, target: ast.Subscript, picked: _Picked) -> str | None:
+    """`z * 2` for `z[mask] * 2`: arithmetic that gives finite gradients to the elements that are thrown away."""
+    if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+        return sites.tree.text(value)
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and isinstance(value.operand, ast.Constant):
+        return sites.tree.text(value)
+    if isinstance(value, ast.Subscript):
+        other = _Picked(sites, value, "aten::index")
+        same = sites.tree.text(value.slice) == sites.tree.text(target.slice)
+        fits = other.base == picked.base and (other.fits or sites.tree.text(value) == sites.tree.text(target))
+        return sites.tree.text(value.value) if same and fits and is_repeatable(value.value) else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        left = _unpicked(sites, value.left, target, picked)
+        right = _unpicked(sites, value.right, target, picked)
+        if left is None or right is None:
+            return None
+        constants = isinstance(value.left, ast.Constant), isinstance(value.right, ast.Constant)
+        if isinstance(value.op, ast.Mult) and not any(constants):
+            return None
+        if isinstance(value.op, ast.Div) and not constants[1]:
+            return None
+        text = sites.tree.text(value)
+        between = sites.source.text[offsets(sites.source, value.left)[1] : offsets(sites.source, value.right)[0]]
+        return None if "(" in text or ")" in text or "\n" in text else f"{left}{between}{right}"
+    return None
+
+
+def _assignment_fix(
+    sites: Sites, node: ast.Assign | ast.AugAssign, target: ast.Subscript, new: str, picked: _Picked
+) -> tuple[Fix | None, str]:
+    tree, source = sites.tree, sites.source
+    torch = torch_name(tree.module)
+    place = target.value
+    if not isinstance(place, ast.Name):
+        return None, f"`{tree.text(place)}` may be seen from elsewhere, and has to change in place"
+    made = private_since(sites, node, place.id)
+    if made is None:
+        return None, f"`{place.id}` may share its memory with another tensor, which has to change with it"
+    if torch is None or not is_repeatable(picked.mask) or has_comment(source, *offsets(source, node)):
+        return None, "the mask cannot be evaluated on its own"
+    mask = _with_dimensions(sites, picked.mask, picked.trailing)
+    base = _cloned(sites, node, made, place.id)
+    old = tree.text(base) if base is not None else place.id
+    edits = [replace_node(source, node, f"{place.id} = {torch}.where({mask}, {new}, {old})")]
+    if base is not None:
+        edits.append(replace_statements(tree, [made], []))
+    found = checked(source, edits)
+    return (
+        (None, "the text around it does not allow it")
+        if found is None
+        else (
+            Fix("Select with torch.where", "safe", found),
+            "",
+        )
+    )
+
+
+def _with_dimensions(sites: Sites, mask: ast.expr, trailing: int) -> str:
+    text = sites.tree.text(mask)
+    if not trailing:
+        return text
+    plain = isinstance(mask, (ast.Name, ast.Attribute, ast.Call))
+    return f"{text if plain else f'({text})'}[..., {', '.join(['None'] * trailing)}]"
+
+
+def _cloned(sites: Sites, node: ast.stmt, made: ast.Assign, name: str) -> ast.expr | None:
+    """`x` where the statement just above is `y = x.clone()` and nothing else needs the copy."""
+    block = sites.tree.block(node)
+    value = made.value
+    if made not in block or block.index(made) != block.index(node) - 1 or not stands_alone(sites.tree, made):
+        return None
+    if not isinstance(value, ast.Call) or value.args or value.keywords or "#" in sites.source.line(made.lineno):
+        return None
+    if not isinstance(value.func, ast.Attribute) or value.func.attr != "clone" or dotted(value.func.value) is None:
+        return None
+    reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    return value.func.value if len(reads) == 1 and isinstance(node, ast.Assign) else None
+
+
+# -- a sum of what a mask picks
+
+
+def _reduced(sites: Sites, call: ast.Call) -> Match | None:
+    """A sum or mean over all picked elements, of `x[mask]` itself or of the name that the line above gave it."""
+    found = _reduction(sites, call)
+    if found is None:
+        return None
+    name, value = found
+    named = value if isinstance(value, ast.Name) else None
+    bound = _bound_above(sites, call, named) if named is not None else None
+    node = bound.value if bound is not None else value
+    if not isinstance(node, ast.Subscript):
+        return None
+    picked = _Picked(sites, node, "aten::index")
+    torch = torch_name(sites.tree.module)
+    if not picked.fits or picked.trailing or torch is None or not is_repeatable(picked.mask):
+        return None
+    mask, base = sites.tree.text(picked.mask), sites.tree.text(node.value)
+    text = f"{torch}.where({mask}, {base}, 0).sum()"
+    if name == "mean":
+        counted = mask if isinstance(picked.mask, (ast.Name, ast.Attribute)) else f"({mask})"
+        text = f"{text} / {counted}.sum()"
+        if not isinstance(sites.tree.parent(call), (ast.Return, ast.Assign)):
+            text = f"({text})"
+    edits = [replace_node(sites.source, call, text)]
+    if bound is not None:
+        edits.append(replace_statements(sites.tree, [bound], []))
+    fine = not has_comment(sites.source, *offsets(sites.source, call))
+    checked_edits = checked(sites.source, edits) if fine else None
+    share = sites.share(call, node)
+    return Match(
+        sites.source.span(node),
+        _message(sites, node, picked, 1, share, "the elements can be added up where they are"),
+        share,
+        {"elements": picked.count, "mask_elements": math.prod(picked.shape)},
+        (),
+        (Fix("Add up without picking", "safe", checked_edits),) if checked_edits else (),
+    )
+
+
+def _reduction(sites: Sites, call: ast.Call) -> tuple[str, ast.expr] | None:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in {"sum", "mean"} or call.keywords:
+        return None
+    if is_torch_function(sites.tree.module, func):
+        return (func.attr, call.args[0]) if len(call.args) == 1 else None
+    return (func.attr, func.value) if not call.args else None
+
+
+def _bound_above(sites: Sites, call: ast.Call, name: ast.Name) -> ast.Assign | None:
+    """The statement right above that binds the name, if the call is all that reads it."""
+    function = sites.tree.function(call)
+    statement = definition(sites.tree, function, name.id) if function is not None else None
+    here = sites.tree.statement(call)
+    if function is None or statement is None or not stands_alone(sites.tree, statement):
+        return None
+    block = sites.tree.block(here)
+    reads = sum(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in ast.walk(function))
+    above = statement in block and block.index(statement) == block.index(here) - 1
+    plain = isinstance(here, (ast.Assign, ast.Return)) and "#" not in sites.source.line(statement.lineno)
+    return statement if above and plain and reads == 1 else None
+
+
+# -- masked_select with a mask that is the same along a dimension
+
+
+def _selected(sites: Sites, call: ast.Call) -> Match | None:
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr != "masked_select" or call.keywords:
+        return None
+    if is_torch_function(sites.tree.module, func):
+        base, mask = (call.args[0], call.args[1]) if len(call.args) == 2 else (None, None)
+    else:
+        base, mask = (func.value, call.args[0]) if len(call.args) == 1 else (None, None)
+    op = sites.op(call, "aten::masked_select")
+    if base is None or mask is None or op is None or len(op.shapes) < 2:
+        return None
+    return _broadcast(sites, call, base, mask, op.shapes[0], "`masked_select`")
+
+
+def _broadcast_index(sites: Sites, node: ast.Subscript) -> Match | None:
+    picked = _Picked(sites, node, "aten::index")
+    if not picked.fits or picked.trailing:
+        return None
+    return _broadcast(sites, node, node.value, picked.mask, picked.base, "indexing")
+
+
+def _broadcast(sites: Sites, node: ast.expr, base: ast.expr, mask: ast.expr, shape: Shape, how: str) -> Match | None:
+    narrow = _narrow(sites, mask)
+    if narrow is None:
+        return None
+    core, core_shape = narrow
+    if not core_shape or core_shape != shape[: len(core_shape)] or len(core_shape) >= len(shape):
+        return None
+    share = sites.share(node)
+    rest = math.prod(shape[len(core_shape) :])
+    fix = None
+    if is_repeatable(core) and not has_comment(sites.source, *offsets(sites.source, node)):
+        text = sites.tree.text(base)
+        plain = isinstance(base, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        new = f"{text if plain else f'({text})'}[{sites.tree.text(core)}].flatten()"
+        edits = checked(sites.source, [replace_node(sites.source, node, new)])
+        fix = Fix("Index with the narrow mask", "safe", edits) if edits else None
+    return Match(
+        sites.source.span(node),
+        f"The mask is the same along {rest} elements, and {how} looks at all {math.prod(shape):,} of them, "
+        f"{percent(share)} of the forward: indexing with `{sites.tree.text(core)}` picks the same ones in one piece",
+        share,
+        {"mask_elements": math.prod(core_shape), "elements": math.prod(shape)},
+        (),
+        (fix,) if fix else (),
+    )
+
+
+def _narrow(sites: Sites, mask: ast.expr) -> tuple[ast.expr, Shape] | None:
+    """The mask without the dimensions of size 1 (and their expansion) at its end, and its shape in the run."""
+    if isinstance(mask, ast.Name):
+        function = sites.tree.function(mask)
+        statement = definition(sites.tree, function, mask.id) if function is not None else None
+        if statement is None or function is None or not _unchanged(sites, statement, mask):
+            return None
+        mask = statement.value
+    if isinstance(mask, ast.Call) and isinstance(mask.func, ast.Attribute):
+        if mask.func.attr in {"expand_as", "expand", "repeat", "broadcast_to"} and _ones_first(mask):
+            return _narrow(sites, mask.func.value) if not isinstance(mask.func.value, ast.Name) else None
+        core = mask.func.value
+        if mask.func.attr == "unsqueeze":
+            op = sites.op(mask, "aten::unsqueeze")
+            axis = integer(argument(mask, 0, "dim"))
+            last = op is not None and bool(op.shapes) and axis in {-1, len(op.shapes[0])}
+            return (core, op.shapes[0]) if last and op is not None else None
+        if mask.func.attr in {"view", "reshape"} and [integer(a) for a in mask.args] == [-1, 1]:
+            op = sites.op(mask, f"aten::{mask.func.attr}")
+            flat = op is not None and bool(op.shapes) and len(op.shapes[0]) == 1
+            return (core, op.shapes[0]) if flat and op is not None else None
+    if isinstance(mask, ast.Subscript):
+        items = index_items(mask)
+        op = sites.op(mask, "aten::unsqueeze")
+        if op is None or not op.shapes or len(items) < 2 or not _is_none(items[-1]):
+            return None
+        first = items[:-1]
+        whole = all(isinstance(i, ast.Slice) and i.lower is i.upper is i.step is None for i in first)
+        dots = len(first) == 1 and isinstance(first[0], ast.Constant) and first[0].value is ...
+        if dots or (whole and len(first) == len(op.shapes[0])):
+            return mask.value, op.shapes[0]
+    return None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _ones_first(call: ast.Call) -> bool:
+    """Whether an expansion leaves all dimensions but the last as they are."""
+    assert isinstance(call.func, ast.Attribute)
+    if call.func.attr in {"expand_as", "broadcast_to", "expand"}:
+        return True
+    return bool(call.args) and all(integer(a) == 1 for a in call.args[:-1])
+
+
+def _unchanged(sites: Sites, statement: ast.Assign, read: ast.Name) -> bool:
+    """Whether what the mask was made of is still bound to the same when it is read, without any loop."""
+    here = sites.tree.statement(read)
+    block = sites.tree.block(here)
+    if statement not in block or here not in block:
+        return False
+    made_of = names_read(statement.value)
+    between = block[block.index(statement) + 1 : block.index(here)]
+    stored = {n.id for s in between for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    changed = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for s in between for n in ast.walk(s))
+    return not (made_of & stored) and not changed

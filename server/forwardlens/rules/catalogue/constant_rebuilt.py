@@ -1,0 +1,667 @@
+"""A tensor made of nothing but constants, again in every forward."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from forwardlens.model import Edit, Fix, Related
+from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, percent, sites_of, times
+from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.rules.operations import is_torch_function, torch_name
+from forwardlens.source.dataflow import changes, names_bound, overlap
+from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, splice
+from forwardlens.source.tree import Function, Tree, dotted, module_aliases
+
+_LITERALS = frozenset({"tensor", "as_tensor"})
+# Made of sizes and numbers alone: the same call gives the same tensor.
+_CREATED = frozenset(
+    """arange linspace logspace eye hann_window hamming_window blackman_window bartlett_window kaiser_window
+    tril_indices triu_indices""".split()
+)
+# Quick to make; only what is made of them may be worth keeping.
+_FILLED = frozenset({"zeros", "ones", "full"})
+# Of one such tensor and numbers.
+_SHAPED = frozenset(
+    "tril triu unsqueeze view reshape bool float long int to flip cumsum exp log sqrt sin cos pow".split()
+)
+# Reading a number out of an array takes several times as long as out of a list.
+_SLOW_NS = 40
+# What `nn.Module` has a meaning for, and names that say nothing.
+_TAKEN = frozenset(
+    "forward training parameters buffers modules children apply train eval type tensor as_tensor float bool to".split()
+)
+
+
+class ConstantRebuilt(Rule):
+    """## What it does
+    Finds tensors that every forward makes anew from the same constants: `torch.tensor([...])` of literals or of a
+    list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes. A tensor made from a list
+    of arrays is reported too: it is read number by number.
+
+    ## Why it costs
+    A Python list is converted one number at a time, at about 50 ns each. On a GPU each new tensor is also a copy from
+    the host, which waits for the device, or a kernel launch.
+
+    ## When to ignore it
+    When a size, the dtype or the contents change from forward to forward: that is not reported. Small constants cost
+    little, and stay below the threshold.
+
+    ## Fix safety
+    The fix is offered as safe if nothing in the file can change what the constant is made of, nothing writes to the
+    tensor, and it follows the device of the module: a buffer with `persistent=False` moves with the module and leaves
+    `state_dict` as it was. For arrays, `np.stack` makes a new array, so nothing is shared with the caller. A module
+    that is converted to another dtype converts its buffers too, which trying the fix shows.
+    """
+
+    name: ClassVar[str] = "constant-rebuilt"
+    summary: ClassVar[str] = "A constant tensor made again in every forward"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "list-made-in-init",
+            """\
+import torch
+from torch import nn
+
+
+class Lanes(nn.Module):
+    def __init__(self, total=600):
+        super().__init__()
+        self.lanes = [i for i in range(total) if i % 3]
+
+    def forward(self, x):
+        picked = torch.tensor(self.lanes, device=x.device)  #!
+        return x.index_select(1, picked)
+
+
+def build():
+    return Lanes(), (torch.randn(2, 600),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Lanes(nn.Module):
+    def __init__(self, total=600):
+        super().__init__()
+        self.lanes = [i for i in range(total) if i % 3]
+        self.register_buffer("picked", torch.tensor(self.lanes), persistent=False)
+
+    def forward(self, x):
+        picked = self.picked
+        return x.index_select(1, picked)
+
+
+def build():
+    return Lanes(), (torch.randn(2, 600),)
+""",
+        ),
+        Example(
+            "literal-list",
+            """\
+import torch
+from torch import nn
+
+
+class Normalise(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        mean = torch.tensor([0.485, 0.456, 0.406], device=x.device).view(1, 3, 1, 1)  #!
+        return x - mean
+
+
+def build():
+    return Normalise(), (torch.rand(2, 3, 8, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Normalise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]), persistent=False)
+
+    def forward(self, x):
+        mean = self.mean.view(1, 3, 1, 1)
+        return x - mean
+
+
+def build():
+    return Normalise(), (torch.rand(2, 3, 8, 8),)
+""",
+        ),
+        Example(
+            "window-of-fixed-size",
+            """\
+import torch
+from torch import nn
+
+
+class Frames(nn.Module):
+    def __init__(self, size=512):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x):
+        return x * torch.hann_window(self.size, device=x.device)  #!
+
+
+def build():
+    return Frames(), (torch.randn(4, 512),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Frames(nn.Module):
+    def __init__(self, size=512):
+        super().__init__()
+        self.size = size
+        self.register_buffer("hann_window", torch.hann_window(self.size), persistent=False)
+
+    def forward(self, x):
+        return x * self.hann_window
+
+
+def build():
+    return Frames(), (torch.randn(4, 512),)
+""",
+        ),
+        Example(
+            "causal-mask-of-fixed-size",
+            """\
+import torch
+from torch import nn
+
+
+class Causal(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.longest = 64
+
+    def forward(self, scores):
+        keep = torch.tril(torch.ones(self.longest, self.longest, device=scores.device)).bool()  #!
+        return scores.masked_fill(~keep, -1e9)
+
+
+def build():
+    return Causal(), (torch.randn(2, 64, 64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Causal(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.longest = 64
+        self.register_buffer("keep", torch.tril(torch.ones(self.longest, self.longest)).bool(), persistent=False)
+
+    def forward(self, scores):
+        keep = self.keep
+        return scores.masked_fill(~keep, -1e9)
+
+
+def build():
+    return Causal(), (torch.randn(2, 64, 64),)
+""",
+        ),
+        Example(
+            "list-of-arrays",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, rows):
+        return torch.tensor(rows).mean(dim=1)  #!
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = [np.full(64, i, dtype=np.float32) for i in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.rows)
+
+
+def build():
+    return Replay(), (torch.zeros(64),)
+""",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, rows):
+        return torch.from_numpy(np.stack(rows)).mean(dim=1)
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = [np.full(64, i, dtype=np.float32) for i in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.rows)
+
+
+def build():
+    return Replay(), (torch.zeros(64),)
+""",
+        ),
+        Example(
+            "list-that-grows",
+            """\
+import torch
+from torch import nn
+
+
+class Log(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = [0.0] * 200
+
+    def forward(self, x):
+        self.seen[0] += 1.0
+        return x + torch.tensor(self.seen, device=x.device).sum()
+
+
+def build():
+    return Log(), (torch.rand(8),)
+""",
+        ),
+        Example(
+            "size-of-the-input",
+            """\
+import torch
+from torch import nn
+
+
+class Places(nn.Module):
+    def forward(self, x):
+        return x + torch.arange(x.size(1), device=x.device)
+
+
+def build():
+    return Places(), (torch.rand(2, 64),)
+""",
+        ),
+        Example(
+            "written-to-afterwards",
+            """\
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size = 512
+
+    def forward(self, x):
+        total = torch.zeros(self.size, device=x.device)
+        total += x
+        return total
+
+
+def build():
+    return Steps(), (torch.rand(512),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        for node in ast.walk(sites.tree.module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                match = _constant(sites, node) or _arrays(sites, node)
+                if match is not None:
+                    yield match
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A creation from constants: its text in `__init__`, which has no device, and the device it asked for."""
+
+    text: str
+    device: ast.expr | None
+
+
+def _constant(sites: Sites, node: ast.Call) -> Match | None:
+    function = sites.tree.function(node)
+    cost = sites.cost(node)
+    if function is None or function.name == "__init__" or sites.tree.owner(function) is None:
+        return None
+    if cost is None or not cost.ops or not _is_creation(sites, node):
+        return None
+    # The largest expression that is still made of constants alone.
+    whole = _outermost(sites, node)
+    made = _made(sites, whole)
+    if made is None or (whole is node and _leaf(node) in _FILLED) or not _only_read(sites, whole):
+        return None
+    share = sites.share(whole)
+    fix = _buffer(sites, whole, made)
+    place = _source_of(sites, whole)
+    return Match(
+        sites.source.span(whole),
+        f"`{_short(sites.tree.text(whole))}` gives the same tensor in every forward and is made {times(cost.calls)} "
+        f"in each, {percent(share)} of it: one made in `__init__` would do",
+        share,
+        {"calls": cost.calls},
+        (Related(sites.source.span(place), "what it is made of"),) if place is not None else (),
+        (fix,) if fix is not None else (),
+    )
+
+
+def _leaf(node: ast.Call) -> str:
+    return (dotted(node.func) or "").split(".")[-1]
+
+
+def _short(text: str) -> str:
+    first = " ".join(text.split())
+    return first if len(first) <= 60 else f"{first[:57]}..."
+
+
+def _is_creation(sites: Sites, node: ast.Call) -> bool:
+    return _leaf(node) in _LITERALS | _CREATED | _FILLED and is_torch_function(sites.tree.module, node.func)
+
+
+def _outermost(sites: Sites, node: ast.expr) -> ast.expr:
+    best, above = node, sites.tree.parent(node)
+    while isinstance(above, (ast.expr, ast.keyword)):
+        if isinstance(above, ast.expr) and not _is_view(above) and _made(sites, above) is not None:
+            best = above
+        above = sites.tree.parent(above)
+    return best
+
+
+def _is_view(node: ast.expr) -> bool:
+    """A view of a constant costs nothing: it stays where it is."""
+    return isinstance(node, ast.Call) and _leaf_of(node.func) in {"view", "unsqueeze", "reshape"}
+
+
+def _leaf_of(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else ""
+
+
+def _made(sites: Sites, node: ast.expr) -> _Made | None:
+    """How `__init__` would make the same tensor; None if anything in it may differ from forward to forward."""
+    tree = sites.tree
+    if isinstance(node, ast.BinOp):
+        return _made_of_two(sites, node)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if any(isinstance(a, ast.Starred) for a in node.args):
+        return None
+    function = is_torch_function(tree.module, node.func)
+    name = node.func.attr
+    if function and name in _LITERALS | _CREATED | _FILLED:
+        return _plain(sites, node)
+    if name not in _SHAPED:
+        return None
+    base, rest = (node.args[0], node.args[1:]) if function and node.args else (node.func.value, node.args)
+    inner = _made(sites, base)
+    others = [*rest, *(k.value for k in node.keywords)]
+    if inner is None or not all(_is_constant(sites, a) for a in others):
+        return None
+    return _Made(splice(sites.source, node, {base: inner.text}), inner.device)
+
+
+def _made_of_two(sites: Sites, node: ast.BinOp) -> _Made | None:
+    parts = {side: _made(sites, side) for side in (node.left, node.right)}
+    if not any(parts.values()) or not all(made or _is_constant(sites, side) for side, made in parts.items()):
+        return None
+    device = next((made.device for made in parts.values() if made is not None and made.device is not None), None)
+    return _Made(splice(sites.source, node, {side: made.text for side, made in parts.items() if made}), device)
+
+
+def _plain(sites: Sites, node: ast.Call) -> _Made | None:
+    tree, device = sites.tree, None
+    kept: list[str] = []
+    for argument in node.args:
+        if not _is_constant(sites, argument):
+            return None
+        kept.append(tree.text(argument))
+    for keyword in node.keywords:
+        if keyword.arg == "device":
+            device = keyword.value
+        elif keyword.arg not in {"requires_grad", "out", "pin_memory", None} and _is_constant(sites, keyword.value):
+            kept.append(tree.text(keyword))
+        else:
+            return None
+    return _Made(f"{tree.text(node.func)}({', '.join(kept)})", device)
+
+
+def _is_constant(sites: Sites, node: ast.expr) -> bool:
+    """Whether an expression has the same value in every forward and in `__init__`."""
+    tree = sites.tree
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, str)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(_is_constant(sites, element) for element in node.elts)
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(sites, node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_constant(sites, node.left) and _is_constant(sites, node.right)
+    if isinstance(node, ast.Call):
+        called = dotted(node.func) or ""
+        known = called.startswith("math.") or called in {"int", "float", "len", "range"}
+        return known and not node.keywords and all(_is_constant(sites, a) for a in node.args)
+    place = dotted(node)
+    if place is None:
+        return False
+    owner, _, leaf = place.rpartition(".")
+    if owner in module_aliases(tree.module, "torch") | {"torch"}:
+        # A dtype, or a number such as `torch.pi`.
+        return True
+    if owner == "self":
+        return _is_frozen(tree, node, leaf)
+    return not owner and _is_module_constant(tree, node, leaf)
+
+
+def _is_frozen(tree: Tree, node: ast.expr, name: str) -> bool:
+    """`self.name` is set once, in `__init__`, to numbers or a list, and changed nowhere in the file."""
+    value = attribute_value(tree, node, name)
+    if value is None or not _holds_numbers(tree, value):
+        return False
+    for function in tree.functions():
+        for changed, place in changes(function):
+            if place is not None and overlap(place, f"self.{name}"):
+                inside = isinstance(changed, ast.Attribute) and changed in set(attribute_stores(tree, node, name))
+                if not inside:
+                    return False
+    return not _handed_on(tree, name)
+
+
+def _handed_on(tree: Tree, name: str) -> bool:
+    """Whether the object may get another name under which it changes."""
+    for node in ast.walk(tree.module):
+        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+            parent = tree.parent(node)
+            if isinstance(parent, (ast.Return, ast.Assign, ast.Yield)) and getattr(parent, "value", None) is node:
+                return True
+    return False
+
+
+def _holds_numbers(tree: Tree, value: ast.expr) -> bool:
+    """Numbers, or lists and tuples of them: nothing that autograd, a device or another object has a part in."""
+    if isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, ast.Name):
+        init = tree.function(value)
+        arguments = [a.arg for a in (*init.args.args, *init.args.kwonlyargs)] if init is not None else []
+        return value.id in arguments or (init is not None and _local_numbers(tree, init, value.id))
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return all(_holds_numbers(tree, element) for element in value.elts)
+    if isinstance(value, ast.ListComp):
+        return not any(isinstance(n, ast.Call) and (dotted(n.func) or "").startswith("torch") for n in ast.walk(value))
+    if isinstance(value, ast.Call):
+        return dotted(value.func) in {"list", "tuple", "range", "sorted", "int", "float", "len", "max", "min", "round"}
+    if isinstance(value, ast.BinOp):
+        return _holds_numbers(tree, value.left) and _holds_numbers(tree, value.right)
+    if isinstance(value, ast.UnaryOp):
+        return _holds_numbers(tree, value.operand)
+    return isinstance(value, ast.Attribute) and dotted(value) == f"self.{value.attr}"
+
+
+def _local_numbers(tree: Tree, init: Function, name: str) -> bool:
+    values = [
+        n.value
+        for n in ast.walk(init)
+        if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in n.targets)
+    ]
+    return bool(values) and all(not isinstance(v, ast.Name) and _holds_numbers(tree, v) for v in values)
+
+
+def _is_module_constant(tree: Tree, node: ast.expr, name: str) -> bool:
+    function = tree.function(node)
+    if (
+        function is None
+        or name in names_bound(function)
+        or name in {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+    ):
+        return False
+    stores = [
+        n for n in ast.walk(tree.module) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
+    ]
+    if len(stores) != 1:
+        return False
+    statement = tree.parent(stores[0])
+    top = isinstance(statement, ast.Assign) and statement in tree.module.body
+    changed = any(place is not None and overlap(place, name) for _, place in changes(tree.module))
+    return top and isinstance(statement, ast.Assign) and not changed and _holds_numbers(tree, statement.value)
+
+
+def _source_of(sites: Sites, node: ast.expr) -> ast.expr | None:
+    for below in ast.walk(node):
+        if isinstance(below, ast.Attribute) and dotted(below) == f"self.{below.attr}":
+            value = attribute_value(sites.tree, node, below.attr)
+            if value is not None:
+                return value
+    return None
+
+
+def _only_read(sites: Sites, node: ast.expr) -> bool:
+    """Whether every reader is known and none writes: the next forward gets the same memory."""
+    readers = LayoutReaders(sites, only_same=True, any_layout=True)
+    try:
+        readers.follow(node)
+        require_no_writes(readers, node)
+    except LayoutMattersError:
+        return False
+    return True
+
+
+# -- a buffer in place of it
+
+
+def _buffer(sites: Sites, node: ast.expr, made: _Made) -> Fix | None:
+    tree, source = sites.tree, sites.source
+    init = constructor(tree, node)
+    if init is None or not _follows_module(made) or not _is_module_class(sites, node):
+        return None
+    last = init.body[-1]
+    row = last.end_lineno or last.lineno
+    rest = source.line(row)[source.span(last).end_column :].strip(" \t\f")
+    if has_comment(source, *offsets(source, node)) or "\n" in made.text or (rest and not rest.startswith("#")):
+        return None
+    if isinstance(last, (ast.Return, ast.If, ast.For, ast.While, ast.With, ast.Try)):
+        return None
+    name = _buffer_name(sites, node)
+    indent = source.indentation(init.body[0].lineno).replace("\f", "")
+    at = (row, len(source.line(row)))
+    line = f'self.register_buffer("{name}", {made.text}, persistent=False)'
+    added = Edit(source.path, at, at, f"{source.newline}{indent}{line}")
+    edits = checked(source, [added, replace_node(source, node, f"self.{name}")])
+    return Fix("Keep it as a buffer", "safe", edits) if edits else None
+
+
+def _follows_module(made: _Made) -> bool:
+    """A buffer is where the module is: where a tensor for a named device may not be."""
+    return made.device is None or (dotted(made.device) or "").split(".")[-1] in {"device", "dev"}
+
+
+def _is_module_class(sites: Sites, node: ast.AST) -> bool:
+    function = sites.tree.function(node)
+    owner = sites.tree.owner(function) if function is not None else None
+    return owner is not None and any((dotted(base) or "").split(".")[-1] == "Module" for base in owner.bases)
+
+
+def _buffer_name(sites: Sites, node: ast.expr) -> str:
+    """The name that the tensor gets in `forward`, or that of what makes it, as long as nothing else has it."""
+    statement = sites.tree.statement(node)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    made = next(_leaf(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+    wanted = target.id if isinstance(target, ast.Name) else made
+    if wanted in _TAKEN:
+        wanted = "constant"
+    module = sites.tree.module
+    used = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and dotted(n.value) == "self"}
+    used |= {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef)}
+    used |= {n.value for n in ast.walk(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    name, number = wanted, 2
+    while name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    return name
+
+
+# -- a list of arrays
+
+
+def _arrays(sites: Sites, node: ast.Call) -> Match | None:
+    """`torch.tensor(rows)` where each row is a NumPy array: PyTorch converts number by number and warns about it."""
+    leaf = _leaf(node)
+    if leaf not in _LITERALS or not is_torch_function(sites.tree.module, node.func):
+        return None
+    cost = sites.cost(node)
+    name = min(module_aliases(sites.tree.module, "numpy") - {"numpy"}, default=None)
+    torch = torch_name(sites.tree.module)
+    if cost is None or len(node.args) != 1 or name is None or torch is None:
+        return None
+    if not isinstance(node.args[0], (ast.Name, ast.Attribute, ast.ListComp)) or _is_constant(sites, node.args[0]):
+        return None
+    shape = next((op.shapes[0] for op in cost.ops if op.name in {"aten::lift_fresh", "aten::to"} and op.shapes), ())
+    elements = math.prod(shape)
+    if len(shape) < 2 or not elements or 1e6 * cost.self_ms / max(cost.calls, 1) / elements < _SLOW_NS:
+        return None
+    share = sites.share(node)
+    given = sites.tree.text(node.args[0])
+    fix = None
+    if all(k.arg in {"dtype", "device"} for k in node.keywords) and not has_comment(
+        sites.source, *offsets(sites.source, node)
+    ):
+        rest = ", ".join(sites.tree.text(k) for k in node.keywords)
+        text = f"{torch}.from_numpy({name}.stack({given})){f'.to({rest})' if rest else ''}"
+        edits = checked(sites.source, [replace_node(sites.source, node, text)])
+        fix = Fix("Stack the arrays first", "safe", edits) if edits else None
+    return Match(
+        sites.source.span(node),
+        f"`{sites.tree.text(node)}` reads a list number by number, {elements:,} of them, {percent(share)} of the "
+        "forward: arrays stacked by NumPy are copied row by row",
+        share,
+        {"elements": elements, "calls": cost.calls},
+        (),
+        (fix,) if fix else (),
+    )

@@ -1,0 +1,445 @@
+"""Small independent tensor work, round by round, where all rounds could be one operator."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import ExpressionCost, Fix
+from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
+from forwardlens.rules.catalogue.expert_loop import ExpertLoop
+from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
+from forwardlens.rules.catalogue.per_parameter_loop import PerParameterLoop
+from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.repeated import head, in_rounds, place
+from forwardlens.rules.rounds import (
+    claimed,
+    costs_in,
+    depends_on_order,
+    independent,
+    is_ragged,
+    is_small,
+    only_elements,
+    outermost,
+    pairs,
+    share_of,
+    sorting,
+    works,
+)
+from forwardlens.rules.vectorise import vectorised
+from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.tree import Looping
+
+_MODULES = frozenset({"aten::linear", "aten::conv1d", "aten::conv2d", "aten::layer_norm", "aten::addmm"})
+_COMBINING = frozenset(
+    f"aten::{name}"
+    for name in """dot matmul mm cosine_similarity norm linalg_norm linalg_vector_norm sum mean amax max cdist
+    dist""".split()
+)
+
+
+# One cause is one finding: on the same loop these say more.
+_MORE_SPECIFIC = (EmbeddingInLoop(), MaskingInLoop(), ScalarAccessInLoop(), ExpertLoop(), PerParameterLoop())
+
+
+class ElementwiseLoop(Rule):
+    """## What it does
+    Finds loops over samples, classes, channels, heads or pairs whose rounds run small operators and need nothing of
+    each other.
+
+    ## Why it costs
+    An operator on a few elements is nearly all dispatch: Python, the dispatcher and an allocation, and on a GPU a
+    kernel launch. A loop pays that once per round and operator. Written for all rounds at once, it pays once per
+    operator, and the operator has enough elements to use the hardware.
+
+    ## When to ignore it
+    When the rounds have large tensors: those are not reported, nor are rounds that carry a state, have ragged shapes,
+    draw random numbers or update statistics. A loop with side effects besides tensor work may have to stay.
+
+    ## Fix safety
+    The fix is offered as safe if every expression of a round has a direct form for all rounds and the run showed the
+    ranks of all operands. Sums over rounds are added in another order, so the last digits may differ. Loops over
+    layers with weights of their own, and over pairs, are reported without a fix: one needs joint weights
+    (`torch.func.stack_module_state` and `torch.vmap`), the other a product of matrices or more memory.
+    """
+
+    name: ClassVar[str] = "elementwise-loop"
+    summary: ClassVar[str] = "Small independent tensor work, one round of a loop at a time"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "rows-gathered-sample-by-sample",
+            """\
+import torch
+from torch import nn
+
+
+class Pick(nn.Module):
+    def forward(self, x, places):
+        rows = []
+        for b in range(x.size(0)):
+            rows.append(x[b, places[b]] * 2)  #!
+        return torch.stack(rows)
+
+
+def build():
+    return Pick(), (torch.randn(40, 9, 4), torch.randint(0, 9, (40, 3)))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Pick(nn.Module):
+    def forward(self, x, places):
+        return x[torch.arange(x.size(0), device=x.device)[:, None], places[: x.size(0)]] * 2
+
+
+def build():
+    return Pick(), (torch.randn(40, 9, 4), torch.randint(0, 9, (40, 3)))
+""",
+        ),
+        Example(
+            "overlap-class-by-class",
+            """\
+import torch
+from torch import nn
+
+
+class Overlap(nn.Module):
+    def forward(self, guess, truth):
+        loss = 0.0
+        for c in range(guess.size(1)):
+            loss += 1 - (guess[:, c] * truth[:, c]).sum() / guess[:, c].sum()  #!
+        return loss
+
+
+def build():
+    return Overlap(), (torch.rand(2, 24, 5, 5), torch.rand(2, 24, 5, 5))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Overlap(nn.Module):
+    def forward(self, guess, truth):
+        loss = 0.0
+        loss += (1 - (guess * truth[:, : guess.size(1)]).sum((0, 2, 3)) / guess.sum((0, 2, 3))).sum(0)
+        return loss
+
+
+def build():
+    return Overlap(), (torch.rand(2, 24, 5, 5), torch.rand(2, 24, 5, 5))
+""",
+        ),
+        Example(
+            "score-added-up",
+            """\
+import torch
+from torch import nn
+
+
+class Score(nn.Module):
+    def forward(self, guess, truth):
+        total = guess.new_zeros(())
+        for g, t in zip(guess, truth):
+            total = total + (g - t).square().mean()  #!
+        return total / len(guess)
+
+
+def build():
+    return Score(), (torch.rand(24, 5, 5), torch.rand(24, 5, 5))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Score(nn.Module):
+    def forward(self, guess, truth):
+        total = guess.new_zeros(())
+        total = total + (guess[: len(truth)] - truth[: len(guess)]).square().mean((-2, -1)).sum(0)
+        return total / len(guess)
+
+
+def build():
+    return Score(), (torch.rand(24, 5, 5), torch.rand(24, 5, 5))
+""",
+        ),
+        Example(
+            "heads-one-by-one",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def forward(self, q, k, v):
+        out = torch.zeros_like(q)
+        for h in range(q.size(1)):
+            weights = (q[:, h] @ k[:, h].transpose(-1, -2)).softmax(dim=-1)  #!
+            out[:, h] = weights @ v[:, h]
+        return out
+
+
+def build():
+    return Heads(), tuple(torch.randn(2, 12, 5, 4) for _ in range(3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def forward(self, q, k, v):
+        out = torch.zeros_like(q)
+        weights = (q.permute(1, 0, 2, 3) @ k[:, : q.size(1)].permute(1, 0, 3, 2)).softmax(dim=-1)
+        out[:] = (weights @ v[:, : q.size(1)].permute(1, 0, 2, 3)).permute(1, 0, 2, 3)
+        return out
+
+
+def build():
+    return Heads(), tuple(torch.randn(2, 12, 5, 4) for _ in range(3))
+""",
+        ),
+        Example(
+            "mean-of-each-class",
+            """\
+import torch
+from torch import nn
+
+
+class Centres(nn.Module):
+    def forward(self, x, labels):
+        centres = torch.zeros(24, x.size(1))
+        for c in range(24):
+            centres[c] = x[labels == c].mean(dim=0)  #!
+        return centres
+
+
+def build():
+    return Centres(), (torch.randn(96, 4), torch.arange(96) % 24)
+""",
+        ),
+        Example(
+            "share-of-each-class",
+            """\
+import torch
+from torch import nn
+
+
+class Shares(nn.Module):
+    def forward(self, labels):
+        return torch.stack([(labels == c).float().mean() for c in range(24)])  #!
+
+
+def build():
+    return Shares(), (torch.arange(96) % 24,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Shares(nn.Module):
+    def forward(self, labels):
+        return (labels[:, None] == torch.arange(24, device=labels.device)).float().mean(0)
+
+
+def build():
+    return Shares(), (torch.arange(96) % 24,)
+""",
+        ),
+        Example(
+            "pairs",
+            """\
+import torch
+from torch import nn
+
+
+class Distances(nn.Module):
+    def forward(self, x):
+        n = len(x)
+        table = torch.zeros(n, n)
+        for i in range(n):
+            for j in range(n):
+                table[i, j] = (x[i] - x[j]).norm()  #!
+        return table
+
+
+def build():
+    return Distances(), (torch.randn(12, 4),)
+""",
+        ),
+        Example(
+            "several-layers-on-one-input",
+            """\
+import torch
+from torch import nn
+
+
+class Many(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(8, 3) for _ in range(24))
+
+    def forward(self, x):
+        return torch.stack([head(x) for head in self.heads], dim=1)  #!
+
+
+def build():
+    return Many(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "layers-in-a-row",
+            """\
+import torch
+from torch import nn
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(24))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def build():
+    return Deep(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "random-draws",
+            """\
+import torch
+from torch import nn
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        rows = []
+        for row in x:
+            rows.append(row + torch.randn_like(row))
+        return torch.stack(rows)
+
+
+def build():
+    return Noisy(), (torch.zeros(24, 4),)
+""",
+        ),
+        Example(
+            "ragged-rows",
+            """\
+import torch
+from torch import nn
+
+
+class Ragged(nn.Module):
+    def forward(self, rows):
+        return torch.stack([rows[: n + 1].square().mean() for n in range(24)])
+
+
+def build():
+    return Ragged(), (torch.randn(24),)
+""",
+        ),
+        Example(
+            "large-tensors",
+            """\
+import torch
+from torch import nn
+
+
+class Large(nn.Module):
+    def forward(self, x):
+        return torch.stack([part.exp() for part in x])
+
+
+def build():
+    return Large(), (torch.randn(4, 100000),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        loops = by_loop(sites, (n for n, c in sites.items() if in_rounds(c) and works(c)))
+        taken = claimed(context, sites, _MORE_SPECIFIC) if loops else set[ast.AST]()
+        done: list[ast.AST] = []
+        # Innermost first: a loop around one that is reported gets its turn once that one is gone.
+        for loop in sorted(loops, key=lambda n: -sum(1 for _ in sites.tree.loops(n))):
+            if loop in taken or any(loop in sites.tree.ancestors(inner) for inner in (*done, *taken)):
+                continue
+            match = _match(sites, loop, loops[loop])
+            if match is not None:
+                done.append(loop)
+                yield match
+
+
+def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
+    assert isinstance(loop, Looping)
+    costs = costs_in(sites, loop)
+    work = {node: cost for node, cost in costs.items() if node in nodes}
+    classes, together = sorting(sites, loop), pairs(sites, loop)
+    if isinstance(loop, (ast.While, ast.AsyncFor)) or not all(is_small(c) for c in work.values()):
+        return None
+    if not classes and any(is_ragged(c) for c in work.values()):
+        return None
+    if (
+        depends_on_order(costs.values())
+        or (only_elements(sites, loop) and not together)
+        or not independent(sites, loop, nodes)
+    ):
+        return None
+    hot = max(work, key=lambda node: work[node].share)
+    cost, share = work[hot], share_of(sites, loop)
+    calls = sum(op.calls for c in work.values() for op in outermost(c))
+    message = (
+        f"This loop runs {calls} small operators in {cost.calls} independent rounds, {percent(share)} of the forward: "
+        "each of them costs its dispatch for a few elements"
+    )
+    fix: Fix | None = None
+    try:
+        if together and any(op.name in _COMBINING for c in work.values() for op in c.ops):
+            raise RefusedError("the rounds combine pairs")
+        fix = Fix("Do all rounds at once", "safe", vectorised(sites, loop))
+    except RefusedError as refused:
+        message = f"{message}; {_advice(work, loop, together, bool(classes))}. No automatic fix: {refused}"
+    return Match(
+        place(sites, hot),
+        message,
+        share,
+        {"rounds": cost.calls, "operators": calls},
+        (head(sites, loop),),
+        (fix,) if fix else (),
+    )
+
+
+def _advice(work: dict[ast.AST, ExpressionCost], loop: Looping, together: bool, classes: bool) -> str:
+    names = {op.name for cost in work.values() for op in outermost(cost)}
+    if together:
+        return "do all pairs at once with one matrix product, `torch.cdist`, or `x[:, None]` against `x[None]`"
+    if classes:
+        return "sort out all classes at once with `one_hot` and a product, `index_add` or `scatter_reduce`"
+    varied = {name for g in _targets(loop) for name in names_bound(g)}
+    modules = any(isinstance(n, ast.Call) and names_read(n.func) & varied for n in work)
+    if modules and names & _MODULES:
+        return "join the weights into one layer, or stack them and use one batched product (`torch.func`, `vmap`)"
+    return "write it for all rounds at once by broadcasting, with batched operators or `torch.vmap`"
+
+
+def _targets(loop: Looping) -> list[ast.expr]:
+    if isinstance(loop, (ast.For, ast.AsyncFor)):
+        return [loop.target]
+    return [] if isinstance(loop, ast.While) else [g.target for g in loop.generators]

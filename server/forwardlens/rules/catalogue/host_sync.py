@@ -1,0 +1,447 @@
+"""The host reads a value from the device in the middle of a forward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import ExpressionCost, Fix, Related, Severity
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
+from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
+from forwardlens.source.dataflow import aliases, changes, definition, fresh_name, names_bound, names_read, overlap
+from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
+from forwardlens.source.tree import Function, dotted
+
+_READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
+# On a CPU a read costs nothing by itself; what it would cost elsewhere is worth a line of its own from here on.
+VISIBLE_SHARE = 0.02
+_LEAVING = (ast.Break, ast.Continue, ast.Return)
+_ALLOCATIONS = frozenset({"zeros", "ones", "empty", "full", "arange"})
+
+
+class HostSync(Rule):
+    """## What it does
+    Finds expressions that bring a tensor's value to the host: `.item()`, `float(t)`, `if t > 0:`, `.cpu()`,
+    `.tolist()`, and `repeat_interleave` without `output_size`.
+
+    ## Why it costs
+    The host runs ahead of a GPU and gives it work before it is needed. A read makes the host wait until everything
+    is done, and then the GPU waits for the host. It also cuts the graph of `torch.compile`, and autograd. On a CPU a
+    read costs nothing: there the finding says how many there are, not what they would cost.
+
+    ## When to ignore it
+    When the value ends a loop early and saves work, or sizes an allocation: that is not reported. When the program
+    never runs on a GPU.
+
+    ## Fix safety
+    The fix is offered as safe where the number only takes part in arithmetic with tensors: the tensor of no
+    dimensions takes its place, with `detach` because `.item()` cut the gradient as well. A read in a loop that gives
+    the same in every round moves in front of the loop. A number that decides what
+    runs next is explained only: a tensor in its place would have to be read too.
+    """
+
+    name: ClassVar[str] = "host-sync"
+    summary: ClassVar[str] = "The host waits for a value from the device"
+    threshold_factor: ClassVar[float] = 0.0
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "number-for-arithmetic",
+            """\
+import torch
+from torch import nn
+
+
+class Peak(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(32, 32)
+
+    def forward(self, x):
+        x = self.lin(x)
+        peak = x.abs().max().item()  #!
+        return x / (peak + 1e-6)
+
+
+def build():
+    return Peak(), (torch.randn(8, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Peak(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(32, 32)
+
+    def forward(self, x):
+        x = self.lin(x)
+        peak = x.detach().abs().max()
+        return x / (peak + 1e-6)
+
+
+def build():
+    return Peak(), (torch.randn(8, 32),)
+""",
+        ),
+        Example(
+            "float-of-a-tensor",
+            """\
+import torch
+from torch import nn
+
+
+class Centre(nn.Module):
+    def forward(self, x):
+        return x - float(x.mean())  #!
+
+
+def build():
+    return Centre(), (torch.randn(8, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Centre(nn.Module):
+    def forward(self, x):
+        return x - x.detach().mean()
+
+
+def build():
+    return Centre(), (torch.randn(8, 32),)
+""",
+        ),
+        Example(
+            "branch-on-a-value",
+            """\
+import torch
+from torch import nn
+
+
+class Guard(nn.Module):
+    def forward(self, x):
+        if x.abs().max() > 2.0:  #!
+            x = x.clamp(-2.0, 2.0)
+        return x * 0.5
+
+
+def build():
+    return Guard(), (torch.randn(8, 32) * 9,)
+""",
+        ),
+        Example(
+            "length-from-the-data",
+            """\
+import torch
+from torch import nn
+
+
+class Spread(nn.Module):
+    def forward(self, x, counts):
+        return torch.repeat_interleave(x, counts, dim=0).sum(dim=0)  #!
+
+
+def build():
+    return Spread(), (torch.randn(8, 32), torch.randint(1, 4, (8,)))
+""",
+        ),
+        Example(
+            "ends-the-loop",
+            """\
+import torch
+from torch import nn
+
+
+class Settle(nn.Module):
+    def forward(self, x):
+        for _ in range(20):
+            x = x * 0.5
+            if x.abs().max().item() < 0.1:
+                break
+        return x
+
+
+def build():
+    return Settle(), (torch.randn(8, 32),)
+""",
+        ),
+        Example(
+            "numbers-from-shapes",
+            """\
+import torch
+from torch import nn
+
+
+class Mean(nn.Module):
+    def forward(self, x):
+        count = float(x.size(0))
+        if x.size(1) > 4:
+            x = x.clamp(-2.0, 2.0)
+        return x.sum(dim=0) / count
+
+
+def build():
+    return Mean(), (torch.randn(8, 32),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        for node, cost in sites.items():
+            found = _read(sites, node, cost)
+            if found is not None and not _is_needed(sites, found):
+                yield _match(sites, found, cost)
+
+
+def _read(sites: Sites, node: ast.AST, cost: ExpressionCost) -> ast.expr | None:
+    """The expression that reads a value, if `node` is one and the run saw it."""
+    if isinstance(node, (ast.If, ast.While, ast.Assert)):
+        # The interpreter asks whether a call's result is true at the place of the statement.
+        read = any(op.outermost and op.name == "aten::is_nonzero" for op in cost.ops)
+        return node.test if read and not _reads_elements(sites, node.test) else None
+    if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), ast.Store):
+        return None
+    if isinstance(node, ast.Call):
+        return node if _reading_call(sites, node, cost) and not _reads_elements(sites, node) else None
+    names = {op.name for op in cost.ops if op.outermost}
+    if isinstance(node, ast.Subscript):
+        # A tensor as the end of a slice. In a loop over rows it is one with the loop.
+        bounded = any(isinstance(item, ast.Slice) for item in index_items(node))
+        return node if bounded and "aten::item" in names and not any(sites.tree.loops(node)) else None
+    parent = sites.tree.parent(node)
+    tested = isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert)) and parent.test is node
+    negated = isinstance(parent, (ast.UnaryOp, ast.BoolOp))
+    read = "aten::is_nonzero" in names and (tested or negated)
+    return node if read and not _reads_elements(sites, node) else None
+
+
+def _is_needed(sites: Sites, node: ast.expr) -> bool:
+    """Whether the value ends a loop or a round early and saves work, or sizes an allocation, which has to know it."""
+    tree = sites.tree
+    for above in tree.ancestors(node):
+        if isinstance(above, ast.stmt):
+            leaves = isinstance(above, ast.If) and (
+                any(isinstance(n, _LEAVING) for n in ast.walk(above)) or (_asks_any(node) and not above.orelse)
+            )
+            if isinstance(above, ast.While) or (leaves and any(tree.loops(above))):
+                return True
+            break
+        if isinstance(above, ast.Call) and _allocates(above):
+            return True
+    statement, function = tree.statement(node), tree.function(node)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Name) or function is None:
+        return False
+    reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+    return any(isinstance(a, ast.Call) and _allocates(a) for read in reads for a in tree.ancestors(read))
+
+
+def _asks_any(node: ast.expr) -> bool:
+    """`mask.any()`: an empty round is left out."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "any"
+
+
+def _allocates(call: ast.Call) -> bool:
+    return (dotted(call.func) or "").split(".")[-1].removeprefix("new_") in _ALLOCATIONS
+
+
+def _reads_elements(sites: Sites, node: ast.expr) -> bool:
+    """`x[i].item()` in a loop over i: that loop reads element by element, which is another fault."""
+    varying = {
+        name
+        for loop in sites.tree.loops(node)
+        for target in (
+            [loop.target] if isinstance(loop, ast.For) else [g.target for g in getattr(loop, "generators", ())]
+        )
+        for name in names_bound(target)
+    }
+    return any(isinstance(n, ast.Subscript) and names_read(n.slice) & varying for n in ast.walk(node))
+
+
+def _reading_call(sites: Sites, call: ast.Call, cost: ExpressionCost) -> bool:
+    outermost = {op.name for op in cost.ops if op.outermost}
+    func = call.func
+    if isinstance(func, ast.Name):
+        return func.id in {"float", "int", "bool", "range"} and bool(outermost & set(_READS))
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr == "item":
+        return cost.op_calls(*_READS) > 0
+    if func.attr == "repeat_interleave":
+        op = sites.op(call, "aten::repeat_interleave")
+        sized = any(k.arg == "output_size" for k in call.keywords)
+        return op is not None and any(len(shape) == 1 for shape in op.shapes[1:2]) and not sized
+    parent = sites.tree.parent(call)
+    tested = isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.UnaryOp, ast.BoolOp))
+    return tested and "aten::is_nonzero" in outermost
+
+
+def _match(sites: Sites, node: ast.expr, cost: ExpressionCost) -> Match:
+    environment = sites.context.profile.environment
+    on_device = environment.device != "cpu"
+    fix, why = _fix(sites, node)
+    wall = sites.context.profile.forward.wall_ms.median
+    blocked = cost.blocked_ms / wall if wall else 0.0
+    text = " ".join(sites.tree.text(node).split())
+    text = text if len(text) <= 60 else f"{text[:57]}..."
+    told = (
+        f"the host waits {cost.blocked_ms:.3g} ms for them, {percent(blocked)} of it"
+        if on_device
+        else "free on a CPU, a wait for everything before it on a GPU"
+    )
+    message = f"`{text}` reads a value from the device {times(cost.calls)} in one forward: {told}"
+    share = max(blocked, cost.share) if on_device else cost.share
+    severity: Severity = "info" if share >= VISIBLE_SHARE else "hint"
+    loop = next(sites.tree.loops(node), None)
+    head = loop.iter if isinstance(loop, ast.For) else None
+    return Match(
+        sites.source.span(node),
+        message if fix else f"{message}. No automatic fix: {why}",
+        share,
+        {"reads": cost.calls, "blocked_ms": round(cost.blocked_ms, 4), "device": environment.device},
+        (Related(sites.source.span(head), "the loop that repeats it"),) if head is not None else (),
+        (fix,) if fix else (),
+        None if on_device and blocked >= VISIBLE_SHARE else severity,
+    )
+
+
+# -- keeping the tensor
+
+
+def _fix(sites: Sites, node: ast.expr) -> tuple[Fix | None, str]:
+    if not isinstance(node, ast.Call):
+        return None, "what runs next depends on the value"
+    func = node.func
+    if isinstance(func, ast.Attribute) and func.attr == "repeat_interleave":
+        return None, "`output_size=` needs a length that the host knows"
+    value = node.args[0] if isinstance(func, ast.Name) and len(node.args) == 1 else None
+    if isinstance(func, ast.Attribute) and func.attr == "item":
+        value = func.value
+    function = sites.tree.function(node)
+    hoisted = _hoisted(sites, node)
+    if hoisted is not None:
+        return hoisted, ""
+    if value is None or function is None:
+        return None, "what runs next depends on the value"
+    if isinstance(func, ast.Name) and func.id != "float":
+        return None, "a whole number may round, count or decide"
+    if not _only_arithmetic(sites, node, function):
+        return None, "the number serves for more than arithmetic with tensors"
+    if has_comment(sites.source, *offsets(sites.source, node)):
+        return None, "a comment stands inside it"
+    edits = checked(sites.source, [replace_node(sites.source, node, _detached(sites, value))])
+    return (Fix("Keep the value on the device", "safe", edits), "") if edits else (None, "the text does not allow it")
+
+
+def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
+    """One read in front of the outermost loop that cannot change it."""
+    tree = sites.tree
+    function = tree.function(node)
+    chosen: ast.stmt | None = None
+    for loop in tree.loops(node):
+        if not isinstance(loop, (ast.For, ast.While)) or not _is_invariant(sites, node, loop):
+            break
+        chosen = loop
+    if chosen is None or function is None or not stands_alone(tree, chosen) or "\n" in tree.text(node):
+        return None
+    block = tree.block(chosen)
+    if isinstance(tree.parent(chosen), ast.If) and chosen not in block:
+        return None
+    name = fresh_name(function, "value")
+    edits = checked(
+        sites.source,
+        [insert_before(tree, chosen, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],
+    )
+    return Fix("Read the value once before the loop", "safe", edits) if edits else None
+
+
+def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bool:
+    value = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if len(node.args) == 1 else None
+    if value is None or not is_repeatable(value) or names_read(node) & names_bound(loop):
+        return False
+    function = sites.tree.function(node)
+    places = {p for n in ast.walk(value) if (p := dotted(n)) is not None and p not in {"self", "torch"}}
+    if function is None or not places:
+        return False
+    for _, changed in changes(loop):
+        shared = {s for p in places for s in aliases(function, p)}
+        if changed is None or any(overlap(changed, s) for s in shared):
+            return False
+    # A call of a method of our own may change what it likes on `self`.
+    owned = any(place.startswith("self.") for place in places)
+    ours = {f.name for f in sites.tree.functions()}
+    calls = {(dotted(n.func) or "").removeprefix("self.") for n in ast.walk(loop) if isinstance(n, ast.Call)}
+    return not (owned and calls & ours)
+
+
+def _detached(sites: Sites, value: ast.expr) -> str:
+    """The value without its graph: detached at its root where that is a name, so that no graph is built at all."""
+    text = sites.tree.text(value)
+    base = value
+    while isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
+        if base.func.attr == "detach":
+            return text
+        if is_torch_function(sites.tree.module, base.func) or (dotted(base.func.value) or "").startswith("self"):
+            break
+        base = base.func.value
+    if isinstance(base, (ast.Name, ast.Subscript)) and base is not value and _plain_chain(value):
+        inner = sites.tree.text(base)
+        return f"{inner}.detach(){text[len(inner) :]}" if text.startswith(inner) else f"{text}.detach()"
+    plain = isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"{text}.detach()" if plain else f"({text}).detach()"
+
+
+def _plain_chain(value: ast.expr) -> bool:
+    """Whether no argument on the way holds another tensor, which would bring its own graph."""
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    return all(isinstance(a, ast.Constant) for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
+
+
+def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, depth: int = 0) -> bool:
+    """Whether a number meets a tensor with dimensions in the end, and nothing but arithmetic on the way there."""
+    tree = sites.tree
+    parent = tree.parent(node)
+    if depth > 6:
+        return False
+    if isinstance(parent, ast.BinOp):
+        shapes = sites.operands(parent)
+        if shapes is not None and any(shapes):
+            # A tensor of no dimensions follows the dtype of the other one as a number does.
+            return not isinstance(parent.op, (ast.Pow, ast.Mod, ast.FloorDiv, ast.MatMult))
+        plain = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div))
+        return plain and _only_arithmetic(sites, parent, function, depth + 1)
+    if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
+        return _only_arithmetic(sites, parent, function, depth + 1)
+    if isinstance(parent, ast.AugAssign) and parent.value is node:
+        cost = sites.cost(parent)
+        return cost is not None and any(op.outermost and any(op.shapes[:1]) for op in cost.ops)
+    if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Attribute):
+        # `x.div(peak)`: named so that a number and a tensor mean the same.
+        same = parent.func.attr in {"add", "sub", "mul", "div"} and len(parent.args) == 1
+        op = sites.op(parent, f"aten::{parent.func.attr}")
+        return same and parent.func.attr in ELEMENTWISE and op is not None and any(op.shapes[:1])
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        return _name_only_arithmetic(sites, parent, parent.targets[0].id, function, depth)
+    return False
+
+
+def _name_only_arithmetic(sites: Sites, statement: ast.Assign, name: str, function: Function, depth: int) -> bool:
+    if definition(sites.tree, function, name) is not statement:
+        return False
+    reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    nested = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
+    changed = any(name in names_bound(s) for s in function.body if isinstance(s, ast.FunctionDef))
+    return (
+        bool(reads)
+        and not nested
+        and not changed
+        and all(_only_arithmetic(sites, read, function, depth + 1) for read in reads)
+    )

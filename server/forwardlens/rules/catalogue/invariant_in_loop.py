@@ -1,0 +1,493 @@
+"""Work in every round of a loop that does not depend on the rounds before it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import Edit, Fix
+from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
+from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
+from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.loops import relation
+from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.repeated import bound_in, head, in_rounds, nested_functions, shown
+from forwardlens.rules.rounds import claimed, depends_on_order, works
+from forwardlens.rules.vectorise import hoisted
+from forwardlens.source.dataflow import aliases, changes, fresh_name, is_inplace, names_read, overlap
+from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
+from forwardlens.source.tree import Looping, dotted
+
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm")
+# Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
+_PURE = frozenset(
+    f"aten::{name}"
+    for name in """linear matmul mm addmm bmm softmax log_softmax layer_norm relu gelu silu tanh sigmoid exp log sqrt
+    rsqrt pow mul add sub div rsub neg abs square sin cos where cat stack sum mean amax amin norm linalg_vector_norm
+    cumsum softplus elu leaky_relu clamp tril triu outer einsum conv1d conv2d embedding group_norm reciprocal eq ne gt
+    ge lt le masked_fill maximum minimum index_select gather log1p expm1 erf""".split()
+)
+
+
+class InvariantInLoop(Rule):
+    """## What it does
+    Finds work inside a loop that other rounds do not feed: an input projection computed step by step beside a
+    recurrence, or an expression that is the same in every round.
+
+    ## Why it costs
+    One product of all steps with the weight reads the weight once and fills the hardware. Step by step it is read in
+    every round, for a product of a few rows that is mostly dispatch. What is the same in every round is computed once
+    and thrown away all other times.
+
+    ## When to ignore it
+    When what is computed draws random numbers, updates statistics or has side effects: that is not reported.
+
+    ## Fix safety
+    The fix is offered as safe if nothing that the expression reads changes inside the loop, the loop cannot end
+    early, and the run showed which operators it consists of. Projections of all steps are held at once, which takes
+    more memory than one step's.
+    """
+
+    name: ClassVar[str] = "invariant-in-loop"
+    summary: ClassVar[str] = "Work in a loop that could be done once before it"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "input-projection",
+            """\
+import torch
+from torch import nn
+
+
+class Drift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drive = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        for t in range(x.size(1)):
+            state = torch.tanh(self.drive(x[:, t]) + self.turn(state))  #!
+        return state
+
+
+def build():
+    return Drift(), (torch.randn(4, 24, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Drift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drive = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        drive_rows = self.drive(x)
+        for t in range(x.size(1)):
+            state = torch.tanh(drive_rows[:, t] + self.turn(state))
+        return state
+
+
+def build():
+    return Drift(), (torch.randn(4, 24, 32),)
+""",
+        ),
+        Example(
+            "over-the-steps-themselves",
+            """\
+import torch
+from torch import nn
+
+
+class Drift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 8))
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        for step in x.unbind(1):
+            state = torch.tanh(step @ self.weight + self.turn(state))  #!
+        return state
+
+
+def build():
+    return Drift(), (torch.randn(4, 24, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Drift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 8))
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        weight_rows = x.permute(1, 0, 2) @ self.weight
+        for step in weight_rows:
+            state = torch.tanh(step + self.turn(state))
+        return state
+
+
+def build():
+    return Drift(), (torch.randn(4, 24, 32),)
+""",
+        ),
+        Example(
+            "same-in-every-round",
+            """\
+import torch
+from torch import nn
+
+
+class Refine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+        self.skip = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = x
+        for _ in range(12):
+            y = self.mix(y) + torch.tanh(self.skip(x))  #!
+        return y
+
+
+def build():
+    return Refine(), (torch.randn(4, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Refine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+        self.skip = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = x
+        skip_once = torch.tanh(self.skip(x))
+        for _ in range(12):
+            y = self.mix(y) + skip_once
+        return y
+
+
+def build():
+    return Refine(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "two-things-at-once",
+            """\
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drive = nn.Linear(32, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(1), 8)
+        for step, gain in zip(x, (0.5, 0.6, 0.7, 0.8, 0.9)):
+            state = torch.tanh(self.drive(step) + gain * state)  #!
+        return state
+
+
+def build():
+    return Steps(), (torch.randn(5, 4, 32),)
+""",
+        ),
+        Example(
+            "random-draws",
+            """\
+import torch
+from torch import nn
+
+
+class Walk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Linear(8, 8)
+        self.drop = nn.Dropout(0.2)
+
+    def forward(self, x):
+        y = x
+        for _ in range(12):
+            y = torch.tanh(self.turn(y)) + self.drop(x) + torch.randn(x.shape)
+        return y
+
+
+def build():
+    return Walk(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "weight-changes-in-the-loop",
+            """\
+import torch
+from torch import nn
+
+
+class Power(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.eye(8))
+
+    def forward(self, x):
+        y = x
+        weight = self.weight.clone()
+        for _ in range(12):
+            y = y + torch.tanh(x @ weight)
+            weight.mul_(0.9)
+        return y
+
+
+def build():
+    return Power(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "layer-of-its-own-per-round",
+            """\
+import torch
+from torch import nn
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.ModuleList(nn.Linear(8, 8) for _ in range(12))
+        self.drive = nn.ModuleList(nn.Linear(8, 8) for _ in range(12))
+
+    def forward(self, x):
+        y = x
+        for i in range(12):
+            y = self.turn[i](y) + self.drive[i](x)
+        return y
+
+
+def build():
+    return Deep(), (torch.randn(4, 8),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        candidates = [
+            (node, loop)
+            for node, cost in sites.items()
+            if isinstance(node, ast.expr) and in_rounds(cost) and works(cost) and not depends_on_order([cost])
+            for loop in sites.tree.loops(node)
+        ]
+        if not candidates:
+            return
+        others = (EmbeddingInLoop(), MaskingInLoop(), ElementwiseLoop())
+        taken, fixed = claimed(context, sites, others), claimed(context, sites, others, fixed=True)
+        done: list[ast.AST] = []
+        for node, loop in sorted(candidates, key=lambda item: len(list(sites.tree.ancestors(item[0])))):
+            if any(node is inside for outer in done for inside in ast.walk(outer)):
+                continue
+            match = None
+            if loop not in fixed and _is_same(sites, loop, node):
+                match = _same(sites, loop, node)
+            elif loop not in taken and loop is next(sites.tree.loops(node), None) and _is_projection(sites, loop, node):
+                match = _projection(sites, loop, node)
+            if match is not None:
+                done.append(node)
+                yield match
+
+
+# -- the same in every round
+
+
+def _is_same(sites: Sites, loop: Looping, node: ast.expr) -> bool:
+    """Whether an expression reads nothing that the loop gives another value to or changes, and does nothing else."""
+    function = sites.tree.function(node)
+    if function is None or names_read(node) & bound_in(loop) or not isinstance(loop, (ast.For, ast.While)):
+        return False
+    costs = [cost for _, cost in sites.inside(node)]
+    if any(op.outermost and op.name not in _PURE and not _looks(op.name) for cost in costs for op in cost.ops):
+        return False
+    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield, ast.Lambda)) for n in ast.walk(node)):
+        return False
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    if any(isinstance(c.func, ast.Attribute) and is_inplace(c.func.attr) for c in calls):
+        return False
+    # A call that ran no operator here may be anything.
+    if any(sites.cost(c) is None and not _is_metadata(c) for c in calls):
+        return False
+    return _unchanged(sites, loop, node)
+
+
+def _looks(name: str) -> bool:
+    return name.removeprefix("aten::") in {
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "transpose",
+        "permute",
+        "t",
+        "view",
+    }
+
+
+def _is_metadata(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in {"size", "dim", "numel"}
+
+
+def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
+    function = sites.tree.function(node)
+    assert function is not None
+    places = {p for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
+    shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
+    for _, place in changes(loop):
+        if place is None or any(overlap(place, s) for s in shared):
+            return False
+    methods = {n.attr for n in ast.walk(loop) if isinstance(n, ast.Attribute)}
+    return not methods & {"step", "backward", "load_state_dict"}
+
+
+def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
+    cost = sites.cost(node)
+    assert cost is not None
+    share = sites.share(node)
+    text = shown(sites.tree.text(node))
+    message = (
+        f"`{text}` gives the same value in each of {cost.calls} rounds, {percent(share)} of the forward: "
+        "the loop changes nothing that it reads"
+    )
+    fix: Fix | None = None
+    try:
+        fix = Fix("Compute it once before the loop", "safe", _before(sites, loop, node))
+    except RefusedError as refused:
+        message = f"{message}; compute it before the loop. No automatic fix: {refused}"
+    return Match(
+        sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
+    )
+
+
+def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
+    tree = sites.tree
+    function = tree.function(node)
+    outer = loop
+    for around in tree.loops(loop):
+        if not isinstance(around, (ast.For, ast.While)) or not _is_same(sites, around, node):
+            break
+        outer = around
+    if function is None or not isinstance(outer, (ast.For, ast.While)) or not stands_alone(tree, outer):
+        raise RefusedError("the loop shares a line with other code")
+    if any(id(node) == id(n) for f in nested_functions(function) for n in ast.walk(f)):
+        raise RefusedError("it stands in a function inside the function")
+    _require_only_read(sites, node)
+    name = fresh_name(function, f"{_leaf(node)}_once")
+    edits = checked(
+        sites.source,
+        [insert_before(tree, outer, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],
+    )
+    if edits is None:
+        raise RefusedError("the edits do not fit together")
+    return edits
+
+
+def _require_only_read(sites: Sites, node: ast.expr) -> None:
+    """Every round had a value of its own. One for all may be read, but not be changed or handed on."""
+    tree = sites.tree
+    parent = tree.parent(node)
+    if isinstance(parent, (ast.BinOp, ast.Compare, ast.UnaryOp)) or (
+        isinstance(parent, ast.AugAssign) and parent.value is node
+    ):
+        return
+    if isinstance(parent, ast.Call) and node in parent.args and not _keeps(parent) and sites.cost(parent) is not None:
+        return
+    if isinstance(parent, ast.Attribute):
+        call = tree.parent(parent)
+        if isinstance(call, ast.Call) and not is_inplace(parent.attr) and sites.cost(call) is not None:
+            return
+    function = tree.function(node)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        shared = aliases(function, parent.targets[0].id) if function is not None else frozenset[str]()
+        changed = [place for _, place in changes(function)] if function is not None else []
+        if function is not None and not any(p is None or any(overlap(p, s) for s in shared) for p in changed):
+            return
+    raise RefusedError("a round may change its value")
+
+
+def _keeps(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and (
+        call.func.attr in {"append", "extend"} or is_inplace(call.func.attr)
+    )
+
+
+def _leaf(node: ast.expr) -> str:
+    """A name for what an expression computes: that of the layer or weight in it."""
+    for inner in ast.walk(node):
+        place = dotted(inner) if isinstance(inner, ast.Attribute) else None
+        if place is not None and place.startswith("self."):
+            return place.split(".")[-1].strip("_") or "value"
+    called = dotted(node.func) if isinstance(node, ast.Call) else None
+    return (called or "value").split(".")[-1].strip("_") or "value"
+
+
+# -- a projection of each step's input
+
+
+def _is_projection(sites: Sites, loop: Looping, node: ast.expr) -> bool:
+    """A product of a weight that stays the same with something that no earlier round computed."""
+    op = sites.op(node, *_PRODUCTS)
+    if op is None or relation(sites, loop, node) != "independent" or not _unchanged(sites, loop, node):
+        return False
+    if any(o.name == "aten::embedding" for _, cost in sites.inside(node) for o in cost.ops):
+        return False
+    bound = bound_in(loop)
+    if isinstance(node, ast.BinOp):
+        return sum(bool(names_read(side) & bound) for side in (node.left, node.right)) == 1
+    if not isinstance(node, ast.Call) or (names_read(node.func) & bound and not isinstance(node.func, ast.Attribute)):
+        return False
+    if is_torch_function(sites.tree.module, node.func):
+        return sum(bool(names_read(a) & bound) for a in node.args) == 1
+    if isinstance(node.func, ast.Attribute) and names_read(node.func) & bound:
+        # `x[:, t].matmul(w)`
+        return not any(names_read(a) & bound for a in node.args) and bool(node.args)
+    return len(node.args) == 1 and bool(names_read(node.args[0]) & bound)
+
+
+def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:
+    cost = sites.cost(node)
+    assert cost is not None
+    share = sites.share(node)
+    text = shown(sites.tree.text(node))
+    message = (
+        f"`{text}` is computed step by step, {cost.calls} times in one forward, {percent(share)} of it: "
+        "no step of it needs an earlier one, so one product could take all steps"
+    )
+    fix: Fix | None = None
+    try:
+        fix = Fix("Compute all steps before the loop", "safe", hoisted(sites, node, f"{_leaf(node)}_rows"))
+    except RefusedError as refused:
+        message = f"{message}; compute it for all steps before the loop. No automatic fix: {refused}"
+    return Match(
+        sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
+    )

@@ -1,0 +1,469 @@
+"""Parameters, gradients or averages changed one tensor at a time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import Edit, ExpressionCost, Fix
+from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.repeated import body, head, in_rounds, place
+from forwardlens.rules.rounds import is_small, outermost, works
+from forwardlens.source.dataflow import is_inplace, names_bound
+from forwardlens.source.rewrite import checked, has_comment, offsets, replace_statements, stands_alone
+from forwardlens.source.tree import Function, Looping, dotted
+
+_LISTING = frozenset({"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "param_groups"})
+_STORING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+
+
+class PerParameterLoop(Rule):
+    """## What it does
+    Finds loops that zero, clip, average or update parameters or gradients one tensor at a time.
+
+    ## Why it costs
+    A model has hundreds of tensors, many of them small. Every round pays a few operators per tensor, which is mostly
+    dispatch. PyTorch's `torch._foreach_*` functions take whole lists, and the optimisers, `clip_grad_norm_` and
+    `zero_grad` use them.
+
+    ## When to ignore it
+    When the tensors are few or large. On a CPU the list functions save the Python and dispatch cost only.
+
+    ## Fix safety
+    Zeroing is replaced by `zero_grad()`, which drops the gradients, as safe if a backward follows in the same
+    function and nothing else in the file reads `.grad` before it. A parameter without a gradient then keeps None, so
+    that an optimiser skips it where it would have seen zeros. Everything else is only explained, because lists must
+    agree in dtype and device, and integer buffers need a copy where others take an average.
+    """
+
+    name: ClassVar[str] = "per-parameter-loop"
+    summary: ClassVar[str] = "Parameters or gradients changed one tensor at a time"
+    threshold_factor: ClassVar[float] = 0.5
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "zeroing",
+            """\
+import torch
+from torch import nn
+
+
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.01)
+
+    def forward(self, x):
+        for p in self.net.parameters():
+            if p.grad is not None:
+                p.grad.zero_()  #!
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.opt.step()
+        return loss.detach()
+
+
+def build():
+    return Trainer(), (torch.randn(2, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.01)
+
+    def forward(self, x):
+        self.net.zero_grad()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.opt.step()
+        return loss.detach()
+
+
+def build():
+    return Trainer(), (torch.randn(2, 4),)
+""",
+        ),
+        Example(
+            "zeroing-a-list",
+            """\
+import torch
+from torch import nn
+
+
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+        self.weights = list(self.net.parameters())
+
+    def forward(self, x):
+        for name, p in self.net.named_parameters():
+            if p.grad is not None and name:
+                p.grad.detach_()
+                p.grad.zero_()  #!
+        loss = self.net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+def build():
+    return Trainer(), (torch.randn(2, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+        self.weights = list(self.net.parameters())
+
+    def forward(self, x):
+        for name, p in self.net.named_parameters():
+            if p.grad is not None and name:
+                p.grad = None
+        loss = self.net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+def build():
+    return Trainer(), (torch.randn(2, 4),)
+""",
+        ),
+        Example(
+            "average",
+            """\
+import torch
+from torch import nn
+
+
+class Average(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.live = nn.ParameterList(torch.randn(8) for _ in range(24))
+        self.kept = [p.detach().clone() for p in self.live]
+
+    @torch.no_grad()
+    def forward(self, rate):
+        for kept, live in zip(self.kept, self.live):
+            kept.mul_(1 - rate).add_(live, alpha=rate)  #!
+        return torch.stack(self.kept)
+
+
+def build():
+    return Average(), (0.1,)
+""",
+        ),
+        Example(
+            "norm-of-the-weights",
+            """\
+import torch
+from torch import nn
+
+
+class Penalty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+
+    def forward(self):
+        return sum(p.square().sum() for p in self.net.parameters())  #!
+
+
+def build():
+    return Penalty(), ()
+""",
+        ),
+        Example(
+            "gradient-read-before-backward",
+            """\
+import torch
+from torch import nn
+
+
+class Penalised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(24)))
+        for p in self.net.parameters():
+            p.grad = torch.zeros_like(p)
+
+    def forward(self, x):
+        for p in self.net.parameters():
+            p.grad.zero_()  #!
+        self.net[0].weight.grad.add_(0.01)
+        loss = self.net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+def build():
+    return Penalised(), (torch.randn(2, 4),)
+""",
+        ),
+        Example(
+            "few-tensors",
+            """\
+import torch
+from torch import nn
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for p in self.net.parameters():
+            if p.grad is not None:
+                p.grad.zero_()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+def build():
+    return Small(), (torch.randn(2, 4),)
+""",
+        ),
+        Example(
+            "rows-of-a-tensor",
+            """\
+import torch
+from torch import nn
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        x = x.clone()
+        for row in x:
+            row.mul_(2.0)
+        return x
+
+
+def build():
+    return Rows(), (torch.randn(24, 4),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        nodes = [n for n, c in sites.items() if in_rounds(c) and _touches(c) and is_small(c)]
+        for loop, work in by_loop(sites, nodes).items():
+            assert isinstance(loop, Looping)
+            if _over_parameters(sites, loop):
+                yield _match(sites, loop, work)
+
+
+def _touches(cost: ExpressionCost) -> bool:
+    return works(cost) or any(op.name in _STORING for op in outermost(cost))
+
+
+def _over_parameters(sites: Sites, loop: Looping) -> bool:
+    """Whether a loop runs over a collection of tensors that it changes, or over a module's parameters."""
+    if isinstance(loop, ast.While):
+        return False
+    heads = [(loop.target, loop.iter)] if isinstance(loop, (ast.For, ast.AsyncFor)) else []
+    heads += [] if isinstance(loop, (ast.For, ast.AsyncFor)) else [(g.target, g.iter) for g in loop.generators]
+    names = {name for target, _ in heads for name in names_bound(target)}
+    if sites.op(loop, "aten::unbind") is not None:
+        # The slices of a tensor are another matter.
+        return False
+    for _, iterable in heads:
+        if any(isinstance(n, ast.Attribute) and n.attr in _LISTING for n in ast.walk(iterable)):
+            return True
+        if any(isinstance(n, ast.Constant) and n.value == "params" for n in ast.walk(iterable)):
+            return True
+        if any(op.name == "aten::unbind" for _, cost in sites.inside(iterable) for op in cost.ops):
+            return False
+        if isinstance(iterable, ast.Call) and dotted(iterable.func) == "range":
+            return False
+    return any(_changes_itself(n, names) for part in body(loop) for n in ast.walk(part))
+
+
+def _changes_itself(node: ast.AST, names: set[str]) -> bool:
+    """`p.grad`, `p.add_(...)`, `p.data.copy_(...)`, `p -= ...` of a loop's variable."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+        return node.attr == "grad" or is_inplace(node.attr)
+    if isinstance(node, ast.Attribute) and is_inplace(node.attr):
+        return dotted(node.value) in {f"{name}.data" for name in names}
+    if isinstance(node, ast.AugAssign):
+        return dotted(node.target) in {*names, *(f"{name}.data" for name in names)}
+    return False
+
+
+def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
+    hot = max(work, key=lambda n: sites.share(n))
+    tensors = max((c.calls_per_entry for n in work if (c := sites.cost(n)) is not None), default=0)
+    calls = sum(op.calls for n in work if (c := sites.cost(n)) is not None for op in outermost(c))
+    share = sites.share(loop)
+    message = (
+        f"This loop goes through {tensors} tensors one by one and runs {calls} small operators, {percent(share)} of "
+        "the forward: each of them costs its dispatch"
+    )
+    fix: Fix | None = None
+    zeroing = _zeroing(loop)
+    try:
+        if not zeroing or not isinstance(loop, ast.For):
+            raise RefusedError(_advice(loop))
+        fix = Fix("Drop the gradients instead of zeroing them", "safe", _dropped(sites, loop, zeroing))
+    except RefusedError as refused:
+        message = f"{message}; {refused}"
+    return Match(
+        place(sites, hot),
+        message,
+        share,
+        {"tensors": tensors, "operators": calls},
+        (head(sites, loop),),
+        (fix,) if fix else (),
+    )
+
+
+def _advice(loop: Looping) -> str:
+    methods = {n.attr for part in body(loop) for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+    if methods & {"norm", "clamp_", "clip_", "square"} and "grad" in methods:
+        return "use `torch.nn.utils.clip_grad_norm_`, `clip_grad_value_` or `torch._foreach_norm` on the whole list"
+    if methods & {"norm", "square", "pow", "sum"} and not any(is_inplace(m) for m in methods):
+        return "use `torch._foreach_norm` on the whole list and combine the results"
+    if "grad" in methods:
+        return "use an optimiser of `torch.optim` with `foreach=True`, or `torch._foreach_add_` on lists"
+    return "use `torch._foreach_lerp_`, `torch._foreach_copy_` or the like on whole lists of one dtype and device"
+
+
+# -- zeroing
+
+
+def _zeroing(loop: Looping) -> list[ast.stmt]:
+    """The statements of a round that set gradients to zero, if the loop does nothing else; empty if it does."""
+    if not isinstance(loop, ast.For):
+        return []
+    block: list[ast.stmt] = loop.body
+    while len(block) == 1 and isinstance(block[0], ast.If) and not block[0].orelse:
+        block = block[0].body
+    while len(block) == 1 and isinstance(block[0], ast.For):
+        block = block[0].body
+    names = names_bound(loop)
+    return block if block and all(_zeroes(s, names) for s in block) and any(_is_zero(s) for s in block) else []
+
+
+def _zeroes(statement: ast.stmt, names: set[str]) -> bool:
+    place = _gradient(statement)
+    return place is not None and place.split(".")[0] in names and (_is_zero(statement) or _detaches(statement))
+
+
+def _gradient(statement: ast.stmt) -> str | None:
+    """`p.grad` that a statement changes."""
+    place = None
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        func = statement.value.func
+        place = dotted(func.value) if isinstance(func, ast.Attribute) else None
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        place = dotted(statement.targets[0])
+    elif isinstance(statement, ast.AugAssign):
+        place = dotted(statement.target)
+    place = place.removesuffix(".data") if place is not None else None
+    return place if place is not None and place.endswith(".grad") and place.count(".") == 1 else None
+
+
+def _is_zero(statement: ast.stmt) -> bool:
+    value = getattr(statement, "value", None)
+    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        name, given = value.func.attr, value.args[0] if value.args else None
+        zero = isinstance(given, ast.Constant) and given.value == 0
+        return name == "zero_" or (name in {"fill_", "mul_"} and zero)
+    if isinstance(statement, ast.Assign):
+        return isinstance(value, ast.Call) and (dotted(value.func) or "").split(".")[-1] == "zeros_like"
+    return False
+
+
+def _detaches(statement: ast.stmt) -> bool:
+    value = getattr(statement, "value", None)
+    if (
+        not isinstance(statement, ast.Expr)
+        or not isinstance(value, ast.Call)
+        or not isinstance(value.func, ast.Attribute)
+    ):
+        return False
+    return value.func.attr in {"detach_", "requires_grad_"}
+
+
+def _dropped(sites: Sites, loop: ast.For, zeroing: list[ast.stmt]) -> tuple[Edit, ...]:
+    """Set the gradients to None. Raises `RefusedError`."""
+    tree = sites.tree
+    function = tree.function(loop)
+    if function is None or not _backward_follows(function, loop) or _reads_elsewhere(sites, function, loop):
+        raise RefusedError(
+            "call `zero_grad()`. No automatic fix: the zeros may be read before a backward replaces them"
+        )
+    module = _module(loop)
+    start, end = offsets(sites.source, loop)
+    whole = module is not None and stands_alone(tree, loop) and not has_comment(sites.source, start, end)
+    if whole and not loop.orelse and _tests_only_gradient(loop):
+        edits = [replace_statements(tree, [loop], [f"{module}.zero_grad()"])]
+    else:
+        if not all(stands_alone(tree, s) for s in zeroing):
+            raise RefusedError("call `zero_grad()`. No automatic fix: the loop shares lines with other code")
+        edits = [replace_statements(tree, zeroing, [f"{_gradient(zeroing[-1])} = None"])]
+    fitted = checked(sites.source, edits)
+    if fitted is None:
+        raise RefusedError("call `zero_grad()`")
+    return fitted
+
+
+def _module(loop: ast.For) -> str | None:
+    """`self.net` of `self.net.parameters()`."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
+        return None
+    return dotted(call.func.value) if call.func.attr == "parameters" and isinstance(loop.target, ast.Name) else None
+
+
+def _tests_only_gradient(loop: ast.For) -> bool:
+    """Whether the round's only condition is that there is a gradient."""
+    inner = loop.body[0]
+    if not isinstance(inner, ast.If):
+        return len(loop.body) >= 1
+    test = inner.test
+    if len(inner.body) and isinstance(inner.body[0], ast.If):
+        return False
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot):
+        return (dotted(test.left) or "").endswith(".grad")
+    return (dotted(test) or "").endswith(".grad")
+
+
+def _backward_follows(function: Function, loop: ast.For) -> bool:
+    end = loop.end_lineno or loop.lineno
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward" and n.lineno > end
+        for n in ast.walk(function)
+    )
+
+
+def _reads_elsewhere(sites: Sites, function: Function, loop: ast.For) -> bool:
+    """Whether a gradient may be read before the backward: anywhere but in the loop and behind the backward."""
+    own = {id(n) for n in ast.walk(loop)}
+    backward = [
+        n.lineno
+        for n in ast.walk(function)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
+    ]
+    behind = {id(n) for n in ast.walk(function) if getattr(n, "lineno", 0) > max(backward, default=0)}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "grad" and id(n) not in own and id(n) not in behind
+        for n in ast.walk(sites.tree.module)
+    )

@@ -1,0 +1,252 @@
+"""A recurrent cell called step by step where PyTorch has the whole recurrence."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import ExpressionCost
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.loops import relation
+from forwardlens.rules.repeated import body, bound_in, head, in_rounds, shown
+from forwardlens.rules.rounds import share_of
+from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.tree import Looping
+
+_CELLS = {
+    "aten::lstm_cell": "nn.LSTM",
+    "aten::gru_cell": "nn.GRU",
+    "aten::rnn_tanh_cell": "nn.RNN",
+    "aten::rnn_relu_cell": "nn.RNN",
+}
+# What these give a step as its input comes from the step before: no fused recurrence can take that.
+_CHOOSING = frozenset({"argmax", "multinomial", "sample", "topk", "gumbel_softmax"})
+
+
+class RecurrenceByHand(Rule):
+    """## What it does
+    Finds `h = self.cell(x[:, t], h)` in a loop over steps, with `nn.LSTMCell`, `nn.GRUCell` or `nn.RNNCell`.
+
+    ## Why it costs
+    Each step pays Python, an indexing operator and the cell's dispatch, and its input projection reads the whole
+    weight for one step. `nn.LSTM`, `nn.GRU` and `nn.RNN` project all steps with one product, run the recurrence
+    inside one operator, and use fused kernels on a GPU.
+
+    ## When to ignore it
+    When a step's input is made from the last step's output, as in decoding: that is not reported. When something
+    happens to the state between steps that the fused layers cannot do.
+
+    ## Fix safety
+    There is no automatic fix: the layer's parameters have other names than the cell's (`weight_ih_l0` for
+    `weight_ih`), so checkpoints need a conversion. For recurrences of your own, `torch.compile` or a scan helps.
+    """
+
+    name: ClassVar[str] = "recurrence-by-hand"
+    summary: ClassVar[str] = "A recurrent cell called step by step"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "gru-cell",
+            """\
+import torch
+from torch import nn
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        for t in range(x.size(1)):
+            state = self.cell(x[:, t], state)  #!
+        return state
+
+
+def build():
+    return Reader(), (torch.randn(4, 24, 8),)
+""",
+        ),
+        Example(
+            "lstm-cell-over-the-steps",
+            """\
+import torch
+from torch import nn
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(8, 8)
+
+    def forward(self, x):
+        h = c = x.new_zeros(x.size(1), 8)
+        seen = []
+        for step in x:
+            h, c = self.cell(step, (h, c))  #!
+            seen.append(h)
+        return torch.stack(seen)
+
+
+def build():
+    return Reader(), (torch.randn(24, 4, 8),)
+""",
+        ),
+        Example(
+            "two-layers",
+            """\
+import torch
+from torch import nn
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(nn.RNNCell(8, 8) for _ in range(2))
+
+    def forward(self, x):
+        states = [x.new_zeros(x.size(0), 8) for _ in self.cells]
+        for t in range(x.size(1)):
+            value = x[:, t]
+            for i, cell in enumerate(self.cells):
+                value = states[i] = cell(value, states[i])  #!
+        return value
+
+
+def build():
+    return Deep(), (torch.randn(4, 24, 8),)
+""",
+        ),
+        Example(
+            "decoding",
+            """\
+import torch
+from torch import nn
+
+
+class Writer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+        self.back = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = torch.zeros_like(x)
+        for _ in range(24):
+            state = self.cell(x, state)
+            x = self.back(state)
+        return x
+
+
+def build():
+    return Writer(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "cells-in-a-row",
+            """\
+import torch
+from torch import nn
+
+
+class Row(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(nn.GRUCell(8, 8) for _ in range(8))
+
+    def forward(self, x):
+        state = x
+        for cell in self.cells:
+            state = cell(x, state)
+        return state
+
+
+def build():
+    return Row(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "whole-recurrence",
+            """\
+import torch
+from torch import nn
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+def build():
+    return Reader(), (torch.randn(4, 24, 8),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        done: set[ast.AST] = set()
+        for node, cost in sites.items():
+            cell = next((op.name for op in cost.ops if op.name in _CELLS), None)
+            if cell is None or not isinstance(node, ast.Call) or not node.args or not in_rounds(cost):
+                continue
+            loop = _steps(sites, node)
+            if loop is not None and loop not in done:
+                # Several layers in one loop over the steps are one recurrence.
+                done.add(loop)
+                yield _match(sites, node, cost, loop, _CELLS[cell])
+
+
+def _steps(sites: Sites, call: ast.Call) -> Looping | None:
+    """The loop over the steps around a cell; None if the steps' inputs are not there before it starts."""
+    loops = list(sites.tree.loops(call))
+    own = next((loop for loop in loops if not names_read(call.func) & _variables(loop)), None)
+    if own is None or isinstance(own, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        return None
+    methods = {n.attr for part in body(own) for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+    if methods & _CHOOSING:
+        return None
+    if own is loops[0]:
+        # Without an input of its own a step may still run over a sequence: `cell(h)` does not.
+        return own if names_read(call.args[0]) & bound_in(own) and _given(sites, own, call.args[0]) else None
+    return own if any(_given(sites, own, n) for n in _indexed(own)) else None
+
+
+def _variables(loop: Looping) -> set[str]:
+    return names_bound(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
+
+
+def _given(sites: Sites, loop: Looping, node: ast.expr) -> bool:
+    return relation(sites, loop, node) == "independent"
+
+
+def _indexed(loop: Looping) -> Iterator[ast.expr]:
+    """The slices that a round takes by the loop's own variable."""
+    variables = _variables(loop)
+    for node in (n for part in body(loop) for n in ast.walk(part)):
+        if not isinstance(node, (ast.Subscript, ast.Name)) or not isinstance(node.ctx, ast.Load):
+            continue
+        if names_read(node) & variables:
+            yield node
+
+
+def _match(sites: Sites, call: ast.Call, cost: ExpressionCost, loop: Looping, layer: str) -> Match:
+    share = share_of(sites, loop)
+    steps = cost.calls_per_entry
+    return Match(
+        sites.source.span(call),
+        f"`{shown(sites.tree.text(call.func))}` runs {steps} times in a loop that takes {percent(share)} of the "
+        f"forward: each step pays its dispatch and its own input projection; `{layer}` takes the whole sequence in "
+        "one call, with the same weights under other names",
+        share,
+        {"steps": steps, "calls": cost.calls},
+        (head(sites, loop),),
+    )

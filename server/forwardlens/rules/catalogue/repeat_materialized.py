@@ -1,0 +1,306 @@
+"""A tensor copied several times over for readers that would broadcast it."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+from forwardlens.model import Fix, Shape
+from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.rules.operations import is_torch_function
+from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node
+from forwardlens.source.tree import integer
+
+
+class RepeatMaterialized(Rule):
+    """## What it does
+    Finds `repeat`, `tile` and `repeat_interleave` along dimensions of size 1, read only by operators that broadcast.
+
+    ## Why it costs
+    Each repetition is written to memory and read back. `expand` gives a view of the same shape in which all
+    repetitions are one memory; it copies nothing.
+
+    ## When to ignore it
+    When the copies are written to: that is not reported. A matrix product of an expanded tensor may copy it inside;
+    then there is nothing to gain, which trying the fix shows.
+
+    ## Fix safety
+    The fix is offered as safe if the run saw size 1 in every dimension that is repeated, all readers are known and
+    work on any memory layout, nothing writes to the copy or to what it was made from, and it does not leave the
+    function except through arithmetic.
+    """
+
+    name: ClassVar[str] = "repeat-materialized"
+    summary: ClassVar[str] = "Repetitions written to memory for readers that broadcast"
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "rows-for-every-sample",
+            """\
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.place = nn.Parameter(torch.rand(1, 64, 32))
+
+    def forward(self, x):
+        place = self.place.repeat(x.size(0), 1, 1)  #!
+        return (x + place).sum(dim=1)
+
+
+def build():
+    return Shift(), (torch.rand(16, 64, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Shift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.place = nn.Parameter(torch.rand(1, 64, 32))
+
+    def forward(self, x):
+        place = self.place.expand(x.size(0), -1, -1)
+        return (x + place).sum(dim=1)
+
+
+def build():
+    return Shift(), (torch.rand(16, 64, 32),)
+""",
+        ),
+        Example(
+            "all-pairs",
+            """\
+import torch
+from torch import nn
+
+
+class Pairs(nn.Module):
+    def forward(self, x):
+        n = x.size(0)
+        a = torch.tile(x.unsqueeze(1), (1, n, 1))  #!
+        b = x.unsqueeze(0).repeat_interleave(n, dim=0)  #!
+        return (a - b).abs().sum(dim=-1)
+
+
+def build():
+    return Pairs(), (torch.rand(64, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Pairs(nn.Module):
+    def forward(self, x):
+        n = x.size(0)
+        a = x.unsqueeze(1).expand(-1, n, -1)
+        b = x.unsqueeze(0).expand(n, -1, -1)
+        return (a - b).abs().sum(dim=-1)
+
+
+def build():
+    return Pairs(), (torch.rand(64, 32),)
+""",
+        ),
+        Example(
+            "one-dimension-more",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(64, 64))
+
+    def forward(self, x):
+        return x * self.gain.repeat(x.size(0), 1, 1)  #!
+
+
+def build():
+    return Gate(), (torch.rand(16, 64, 64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(64, 64))
+
+    def forward(self, x):
+        return x * self.gain.expand(x.size(0), -1, -1)
+
+
+def build():
+    return Gate(), (torch.rand(16, 64, 64),)
+""",
+        ),
+        Example(
+            "written-to",
+            """\
+import torch
+from torch import nn
+
+
+class Prompt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("start", torch.rand(1, 6, 8))
+
+    def forward(self, x):
+        rows = self.start.repeat(x.size(0), 1, 1)
+        rows[:, 0] += x
+        return rows.tanh()
+
+
+def build():
+    return Prompt(), (torch.rand(16, 8),)
+""",
+        ),
+        Example(
+            "longer-not-wider",
+            """\
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x.repeat(2, 1).tanh()
+
+
+def build():
+    return Twice(), (torch.rand(64, 64),)
+""",
+        ),
+        Example(
+            "returned-as-it-is",
+            """\
+import torch
+from torch import nn
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        return x.unsqueeze(0).repeat(8, 1, 1)
+
+
+def build():
+    return Rows(), (torch.rand(64, 64),)
+""",
+        ),
+    )
+
+    def find(self, context: Context) -> Iterator[Match]:
+        sites = sites_of(context)
+        if sites is None:
+            return
+        for node in ast.walk(sites.tree.module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                match = _match(sites, node, node.func)
+                if match is not None:
+                    yield match
+
+
+def _match(sites: Sites, call: ast.Call, func: ast.Attribute) -> Match | None:
+    if func.attr not in {"repeat", "tile", "repeat_interleave"}:
+        return None
+    op = sites.op(call, f"aten::{func.attr}")
+    if op is None or not op.shapes:
+        return None
+    base = call.args[0] if is_torch_function(sites.tree.module, func) and call.args else func.value
+    arguments = call.args[1:] if base is not func.value else call.args
+    shape = op.shapes[0]
+    sizes = _expanded(sites, call, func.attr, arguments, shape)
+    if sizes is None:
+        return None
+    readers = LayoutReaders(sites, only_same=True)
+    try:
+        readers.follow(call)
+        require_no_writes(readers, call)
+    except LayoutMattersError:
+        return None
+    if not readers.readers:
+        return None
+    cost = sites.cost(call)
+    written = cost.alloc_bytes if cost is not None else 0
+    share = sites.share(call)
+    text = sites.tree.text(base)
+    plain = isinstance(base, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    edits = None
+    if not has_comment(sites.source, *offsets(sites.source, call)):
+        new = f"{text if plain else f'({text})'}.expand({', '.join(sizes)})"
+        edits = checked(sites.source, [replace_node(sites.source, call, new)])
+    return Match(
+        sites.source.span(call),
+        f"`{func.attr}` writes out {_bytes(written)} made of {math.prod(shape):,} elements again and again, "
+        f"{percent(share)} of the forward, for readers that broadcast",
+        share,
+        {"elements": math.prod(shape), "bytes": written},
+        (),
+        (Fix("Use expand", "safe", edits),) if edits else (),
+    )
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _expanded(sites: Sites, call: ast.Call, name: str, arguments: list[ast.expr], shape: Shape) -> list[str] | None:
+    """The arguments of `expand` that give the same shape; None if a dimension that has a length gets longer."""
+    if name == "repeat_interleave":
+        return _interleaved(sites, call, arguments, shape)
+    if call.keywords or any(isinstance(a, ast.Starred) for a in arguments):
+        return None
+    first = arguments[0] if len(arguments) == 1 else None
+    counts = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else arguments
+    if not counts or (len(counts) < len(shape) and name == "repeat"):
+        return None
+    if len(counts) == 1 and len(shape) != 1 and integer(counts[0]) is None:
+        return None
+    if len(counts) < len(shape):
+        counts = [ast.Constant(1)] * (len(shape) - len(counts)) + counts
+    added = len(counts) - len(shape)
+    sizes: list[str] = []
+    for position, count in enumerate(counts):
+        literal = integer(count)
+        length = 1 if position < added else shape[position - added]
+        if literal == 1:
+            sizes.append("-1" if position >= added else "1")
+        elif length == 1 and (literal is None or literal > 1):
+            sizes.append(sites.tree.text(count))
+        else:
+            return None
+    return sizes if any(size not in {"-1", "1"} for size in sizes) else None
+
+
+def _interleaved(sites: Sites, call: ast.Call, arguments: list[ast.expr], shape: Shape) -> list[str] | None:
+    count = arguments[0] if arguments else next((k.value for k in call.keywords if k.arg == "repeats"), None)
+    given = arguments[1] if len(arguments) > 1 else next((k.value for k in call.keywords if k.arg == "dim"), None)
+    axis = integer(given)
+    op = sites.op(call, "aten::repeat_interleave")
+    # Counts in a tensor have a dimension.
+    counted = op is not None and (len(op.shapes) < 2 or not op.shapes[1])
+    extra = any(k.arg not in {"repeats", "dim"} for k in call.keywords)
+    if count is None or axis is None or not counted or extra or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    axis %= len(shape)
+    if shape[axis] != 1:
+        return None
+    return [sites.tree.text(count) if position == axis else "-1" for position in range(len(shape))]

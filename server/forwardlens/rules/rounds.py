@@ -1,0 +1,185 @@
+"""What the rounds of a loop do, seen in the run: small independent work, single elements, random numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from math import prod
+
+from forwardlens.model import ExpressionCost, OpCost
+from forwardlens.rules.contract import Context, Rule
+from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.loops import relation
+from forwardlens.rules.repeated import body, in_rounds
+from forwardlens.rules.vectorise import added_to_itself
+from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.tree import Looping
+
+# Operators that only look at memory in another way, or move one number between Python and a tensor.
+_LOOKING = frozenset(
+    f"aten::{name}"
+    for name in """select slice unsqueeze squeeze view reshape transpose permute t expand expand_as as_strided unbind
+    split split_with_sizes chunk narrow flatten alias detach item _local_scalar_dense lift_fresh fill_ copy_ is_nonzero
+    result_type size stride""".split()
+)
+# Parts of the names of operators whose results depend on how often and in which order they run.
+_RANDOM = ("rand", "normal_", "bernoulli", "dropout", "uniform_", "multinomial", "exponential_", "poisson", "rrelu")
+_STATISTICS = ("batch_norm", "instance_norm")
+# An operator on more elements than this has work of its own that outweighs its dispatch.
+_SMALL = 1 << 16
+
+
+def outermost(cost: ExpressionCost) -> Iterator[OpCost]:
+    return (op for op in cost.ops if op.outermost and op.name.startswith("aten::"))
+
+
+def works(cost: ExpressionCost) -> bool:
+    """Whether an expression ran an operator that computes something, or looked up a position that a tensor names."""
+    names = {op.name for op in outermost(cost)}
+    return bool(names - _LOOKING) or ("aten::select" in names and cost.op_calls("aten::item") > 0)
+
+
+def is_small(cost: ExpressionCost) -> bool:
+    """Whether every operator had few elements to work on, so that its dispatch decides what it costs."""
+    return all(prod(shape) <= _SMALL for op in outermost(cost) for shape in op.shapes)
+
+
+def is_ragged(cost: ExpressionCost) -> bool:
+    """Whether the rounds had other shapes than each other.
+
+    An operator that runs another form of itself, as `sum` does, is counted twice and has two shapes in every round.
+    """
+    return any(
+        op.shape_variants > max(1, op.calls // max(1, cost.calls)) for op in outermost(cost) if op.name not in _LOOKING
+    )
+
+
+def depends_on_order(costs: Iterable[ExpressionCost]) -> str | None:
+    """The operator that draws random numbers or updates statistics; None if there is none."""
+    for cost in costs:
+        for op in cost.ops:
+            name = op.name.removeprefix("aten::")
+            if any(part in name for part in (*_RANDOM, *_STATISTICS)):
+                return name
+    return None
+
+
+def costs_in(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
+    """What the rounds of a loop paid, by node."""
+    return {node: cost for part in body(loop) for node, cost in sites.inside(part)}
+
+
+def share_of(sites: Sites, loop: Looping) -> float:
+    return sites.share(*body(loop))
+
+
+def independent(sites: Sites, loop: Looping, nodes: Iterable[ast.AST]) -> bool:
+    """Whether what `nodes` compute depends on no other round, but for sums that the rounds add to."""
+    statements = {sites.tree.statement(node): node for node in nodes}
+    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+        return True
+    for statement in statements:
+        parts: list[ast.expr | ast.stmt] = [*added_to_itself(statement)] or [*_appended(statement)] or [statement]
+        if any(relation(sites, loop, part) != "independent" for part in parts):
+            return False
+    return True
+
+
+def _appended(statement: ast.stmt) -> list[ast.expr]:
+    """`row` for `rows.append(row)`: that a list grows ties no round to another."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        return call.args
+    return []
+
+
+def sorting(sites: Sites, loop: Looping) -> list[ast.Compare]:
+    """The comparisons of a tensor with the loop's own number, as in `labels == c`: the loop goes class by class."""
+    targets = _variables(loop)
+    return [
+        n
+        for part in body(loop)
+        for n in ast.walk(part)
+        if isinstance(n, ast.Compare)
+        and len(n.ops) == 1
+        and isinstance(n.ops[0], ast.Eq)
+        and sites.op(n, "aten::eq") is not None
+        and any(isinstance(o, ast.Name) and o.id in targets for o in (n.left, *n.comparators))
+    ]
+
+
+def claimed(context: Context, sites: Sites, rules: Iterable[Rule], *, fixed: bool = False) -> set[ast.AST]:
+    """The loops around what more specific rules find: one cause is one finding.
+
+    With `fixed` only those that go away with a fix count.
+    """
+    found: set[ast.AST] = set()
+    for rule in rules:
+        for match in rule.find(context):
+            for node in sites.tree.at(match.span)[: 1 if match.fixes or not fixed else 0]:
+                loop = next(sites.tree.loops(node), None)
+                if loop is not None:
+                    found.add(loop)
+    return found
+
+
+def is_element(sites: Sites, node: ast.AST) -> bool:
+    """Whether an index leaves no dimension of a tensor."""
+    if not isinstance(node, ast.Subscript) or sites.op(node, "aten::select") is None:
+        return False
+    items = index_items(node)
+    plain = not any(
+        isinstance(i, ast.Slice) or (isinstance(i, ast.Constant) and type(i.value) is not int) for i in items
+    )
+    cost = sites.cost(node)
+    ranks = [len(o.shapes[0]) for o in outermost(cost) if o.name == "aten::select" and o.shapes] if cost else []
+    return plain and bool(ranks) and max(ranks) == len(items)
+
+
+def only_elements(sites: Sites, loop: Looping) -> bool:
+    """Whether the rounds work on single elements only."""
+    for node, cost in costs_in(sites, loop).items():
+        if isinstance(node, ast.Subscript) and sites.op(node, "aten::select") is not None:
+            if not is_element(sites, node):
+                return False
+        elif any(shape for op in outermost(cost) for shape in op.shapes):
+            return False
+    return True
+
+
+def pairs(sites: Sites, loop: Looping) -> bool:
+    """Whether the rounds bring together what this loop gives and what a loop further out gives."""
+    inner, outer = _variables(loop), next(sites.tree.loops(loop), None)
+    if isinstance(loop, (ast.ListComp, ast.GeneratorExp)) and len(loop.generators) == 2:
+        outside, inner = (names_bound(g.target) for g in loop.generators)
+    elif isinstance(outer, (ast.For, ast.ListComp, ast.GeneratorExp)):
+        outside = _variables(outer)
+    else:
+        return False
+    written = {
+        id(below)
+        for part in body(loop)
+        for n in ast.walk(part)
+        if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
+        for below in ast.walk(n)
+    }
+    alone: set[bool] = set()
+    for node in (n for part in body(loop) for n in ast.walk(part)):
+        if id(node) in written:
+            continue
+        if isinstance(node, ast.Subscript) and names_read(node) & inner and names_read(node) & outside:
+            return False
+        if isinstance(node, ast.Name):
+            alone |= {side for side, names in ((True, inner), (False, outside)) if node.id in names}
+    return alone == {True, False}
+
+
+def _variables(loop: Looping) -> set[str]:
+    if isinstance(loop, (ast.For, ast.AsyncFor)):
+        return names_bound(loop.target)
+    return set() if isinstance(loop, ast.While) else {name for g in loop.generators for name in names_bound(g.target)}
+
+
+def working(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
+    """The expressions of a loop that compute something in every round."""
+    return {n: c for n, c in costs_in(sites, loop).items() if in_rounds(c) and works(c)}
