@@ -133,7 +133,7 @@ class _Costs:
         )
 
     def _is_on(self, place: int, function: int, line: int) -> bool:
-        return self._recording["places"][place][0] == function and self._recording["places"][place][1] == line
+        return place != OUTSIDE and tuple(self._recording["places"][place][:2]) == (function, line)
 
     def _op(self, name: int, op: OpTimes, share: Share) -> OpCost:
         label = self._recording["names"][name]

@@ -133,6 +133,9 @@ class LayoutReaders:
         elif name in REDUCTIONS:
             self.readers += 1
             self.follow(call, "reduced")
+        elif name == "contiguous" and kind != "same":
+            # Whatever comes after it sees the same layout with the copy and without.
+            self.readers += 1
         elif name in ELEMENTWISE or name in NORMALISING:
             # `to` and `contiguous` may hand back what they were given.
             self.readers += 1
