@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import defaultdict
 
 from tests.benchmarks.programs import PROGRAMS, Program, profiled
 from tests.benchmarks.table import Table
+
+from forwardlens.report.labels import line_costs
 
 LEAST_SHARE = 0.05
 _LINE_PROFILER = """
@@ -50,17 +51,15 @@ def run() -> Table:
     for program in PROGRAMS:
         profile = profiled(program)
         theirs, whole = line_profiler_seconds(program, list(profile.texts))
-        ours: dict[tuple[str, int], float] = defaultdict(float)
-        for cost in profile.lines:
-            # line_profiler counts called functions into the calling line, so totals are what compares.
-            ours[cost.span.file, cost.span.line] += cost.total_ms
+        # line_profiler counts called functions into the calling line, so totals are what compares.
+        ours = {(file, line.line): line.total_ms for file in profile.texts for line in line_costs(profile, file)}
         median = profile.forward.wall_ms.median
         for place, seconds in sorted(theirs.items(), key=lambda item: -item[1]):
             share = seconds / whole
             if share >= LEAST_SHARE:
-                difference = 100 * (ours[place] / median - share)
+                difference = 100 * (ours.get(place, 0.0) / median - share)
                 worst = max(worst, abs(difference))
-                share_of_ours = ours[place] / median
+                share_of_ours = ours.get(place, 0.0) / median
                 rows.append((program.name, place[1], f"{share:.1%}", f"{share_of_ours:.1%}", f"{difference:+.1f}"))
     return Table(
         "Line shares against line_profiler",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from forwardlens.model import Edit
@@ -506,7 +506,21 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For) -> list[Edit]:
             lines.append((appended.statement, line))
     order = {statement: n for n, statement in enumerate(node.body)}
     lines.sort(key=lambda item: order[item[0]])
-    return [*edits, _replace_loop(sites, node, lines)]
+    return [*edits, _replace_loop(sites, node, _without_unread(lines, edits, rounds.lifter.bound - rounds.totals))]
+
+
+def _without_unread(
+    lines: Sequence[tuple[ast.stmt, str]], edits: Sequence[Edit], temporaries: Iterable[str]
+) -> list[tuple[ast.stmt, str]]:
+    """Leave out assignments to `temporaries` of the loop that nothing reads any more. None is read after the loop."""
+    kept = list(lines)
+    for name in sorted(temporaries):
+        own = [item for item in kept if re.match(rf"{re.escape(name)} = ", item[1])]
+        rest = [*(text for statement, text in kept if (statement, text) not in own), *(edit.text for edit in edits)]
+        if len(own) == 1 and not any(re.search(rf"\b{re.escape(name)}\b", text) for text in rest):
+            kept.remove(own[0])
+    # What was left out may have been the last reader of another one.
+    return kept if len(kept) == len(lines) else _without_unread(kept, edits, temporaries)
 
 
 def _is_tensor_write(node: ast.AST) -> bool:
