@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 NEVER = threading.Event()
-# Issue-free speed of what the tool makes of the sample, against the same model fixed by hand.
+# How much slower what the tool makes of the sample may be than the same model fixed by hand.
 CLOSE_TO_HAND_FIXED = 1.15
 PAIRS = 60
 
