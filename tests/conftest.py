@@ -14,9 +14,9 @@ def pytest_report_header() -> list[str]:
     models = [name for name in ("transformers", "x_transformers", "torch_geometric") if importlib.util.find_spec(name)]
     browser = any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
     editor = browser and (ROOT / ".cache" / "code-server").is_dir()
-    return [
-        "tiers: fast tests; "
-        f"torch (a real worker): {'yes' if torch else 'no, torch is missing'}; "
-        f"models: {', '.join(models) or 'no, no library is installed'}; "
-        f"editor (a real VS Code): {'yes' if editor else 'no, see README'}"
-    ]
+    tiers = {
+        "torch (a real worker)": "yes" if torch else "no, torch is missing",
+        "models": ", ".join(models) or "no, no library is installed",
+        "editor (a real VS Code)": "yes" if editor else "no, see README",
+    }
+    return ["tiers: fast tests; " + "; ".join(f"{name}: {state}" for name, state in tiers.items())]
