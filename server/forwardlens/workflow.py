@@ -54,9 +54,10 @@ def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, ca
 
     Raises `RunFailedError`, also within a second of `cancelled` being set.
     """
-    request_with_settings = replace(request, include=(*settings.include, *request.include))
+    # Trying a fix must load the same packages anew as measuring did, so the result keeps them in its request.
+    request = replace(request, include=tuple(dict.fromkeys((*settings.include, *request.include))))
     with _pool.worker(request, on_progress, cancelled) as worker:
-        recording = record(worker, request_with_settings, on_progress, cancelled)
+        recording = record(worker, request, on_progress, cancelled)
     on_progress(Progress("diagnose", "Looking for faults"))
     measured = attribute(recording, request.entry)
     sources = {path: _source(path, text) for path, text in measured.texts.items()}

@@ -82,6 +82,6 @@ def _run(
 ) -> Fix:
     old = {path: source.text for path, source in before.items()}
     new = {**old, **{path: source.text for path, source in after.items()}}
-    drops_graph = any(rule.name == finding.rule and rule.drops_graph for rule in engine.catalogue())
+    drops_graph = engine.rule_named(finding.rule).drops_graph
     outcome = try_edit(worker, request, old, new, graph_may_vanish=drops_graph, cancelled=cancelled)
     return replace(fix, verified=outcome)

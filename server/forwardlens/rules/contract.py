@@ -64,7 +64,6 @@ class Context:
 class Rule(ABC):
     """One fault: how to see it, why it costs, and what to do.
 
-    `drops_graph` says that its fixes end autograd on purpose, so outputs without a graph count as equal.
     The class docstring is the documentation page, in Markdown, with the headings
     `What it does`, `Why it costs`, `When to ignore it` and `Fix safety`.
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +28,7 @@ _CLOSED = object()
 class Worker:
     """A running worker. Use as a context manager: leaving it ends the process and its children."""
 
-    def __init__(self, python: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, python: str, folder: Path) -> None:
         """Raises `RunFailedError` if the interpreter cannot be started."""
         messages, self._requests, ends = open_pipes()
         command = [python, "-u", str(WORKER), str(ends.read), str(ends.write)]
@@ -37,7 +36,7 @@ class Worker:
             process: Any = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=_environment(environment),
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -158,11 +157,8 @@ class _Log:
         return "".join(line for line in lines if not line.startswith("USDT:"))
 
 
-def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
-    environment = {**os.environ, **(extra or {})}
-    # The server's own import path must not reach the user's interpreter.
-    environment.pop("PYTHONPATH", None) if environment.pop("FORWARDLENS_BUNDLED", None) else None
-    return {**environment, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 
 
 def _own_group() -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .locate import MARK, Locator
 
 _MEMORY = "[memory]"
@@ -67,13 +69,7 @@ class _Stream:
         self.host.sort()
 
 
-def _cpu_device_type():
-    import torch
-
-    return torch._C._autograd.DeviceType.CPU
-
-
-_CPU = _cpu_device_type()
+_CPU = torch._C._autograd.DeviceType.CPU
 
 
 @dataclass

@@ -10,6 +10,7 @@ belongs to the mark's expression, so there is nothing to align and no dispatch c
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -38,6 +39,7 @@ _SILENT = frozenset(
     POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE END_FOR POP_ITER END_SEND TO_BOOL_BOOL NOT_TAKEN
     """.split()
 )
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HAS_COLUMNS = hasattr(CodeType, "co_positions")
 
 
@@ -162,7 +164,7 @@ class Locator:
         place = OUTSIDE if caller is None else self._current(caller)
         entry = len(self.entries)
         self.entries.append((self._locations.function(frame.f_code), place, caller_entry))
-        if frame.f_code.co_flags & (0x20 | 0x80 | 0x200):
+        if frame.f_code.co_flags & _RESUMED:
             self._generators[frame] = entry
         return entry
 
