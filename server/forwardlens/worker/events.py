@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .locate import MARK, Locator
+from .locate import MARK, UNCOUNTED, Locator
 
 _MEMORY = "[memory]"
 _RUNTIME = ("cuda", "cu", "hip")
@@ -136,7 +136,7 @@ def _located(timed: list[tuple[int, int]], times: list[int]) -> Iterator[tuple[i
 class _Nest:
     """Host events by time of start become operators inside operators, thread by thread."""
 
-    def __init__(self, marks: list[tuple[int, int, bool]], times: list[int], names: Names, shapes: Names) -> None:
+    def __init__(self, marks: list[tuple[int, int, int]], times: list[int], names: Names, shapes: Names) -> None:
         self.ops: list[_HostOp] = []
         self._names, self._shapes = names, shapes
         self._marks, self._times, self._mark = marks, times, -1
@@ -213,20 +213,24 @@ def _union(intervals: list[tuple[int, int]]) -> int:
 
 
 def _places(locator: Locator, times: list[int]) -> list[list[int]]:
-    """Rows `[place, runs, most runs in one call of its function, span_ns]`."""
-    runs: dict[int, int] = defaultdict(int)
+    """Rows `[place, runs, most runs in one call of its function, span_ns]`. A place runs as often as its busiest
+    instruction.
+    """
     spans: dict[int, int] = defaultdict(int)
-    in_entry: dict[tuple[int, int], int] = defaultdict(int)
+    counts: dict[tuple[int, int, int], int] = defaultdict(int)
     for index in range(len(times) - 1):
-        place, entry, resumed = locator.marks[index]
-        spans[place] += times[index + 1] - times[index]
-        if not resumed:
-            runs[place] += 1
-            in_entry[place, entry] += 1
+        mark = locator.marks[index]
+        spans[mark[0]] += times[index + 1] - times[index]
+        counts[mark] += mark[2] != UNCOUNTED
+    runs: dict[tuple[int, int], int] = defaultdict(int)
     most: dict[int, int] = defaultdict(int)
-    for (place, _), count in in_entry.items():
+    for (place, _, instruction), count in counts.items():
+        runs[place, instruction] += count
         most[place] = max(most[place], count)
-    return [[place, runs[place], most[place], spans[place]] for place in spans]
+    busiest: dict[int, int] = defaultdict(int)
+    for (place, _), count in runs.items():
+        busiest[place] = max(busiest[place], count)
+    return [[place, busiest[place], most[place], span] for place, span in spans.items()]
 
 
 def _calls(locator: Locator, times: list[int]) -> list[list[int]]:

@@ -41,6 +41,8 @@ _SILENT = frozenset(
 )
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HAS_COLUMNS = hasattr(CodeType, "co_positions")
+# In place of an instruction's number: this mark is no run of its place.
+UNCOUNTED = -1
 
 
 class Locations:
@@ -51,7 +53,7 @@ class Locations:
         self.places: list[list] = []
         self._functions: dict[CodeType, int] = {}
         self._places: dict[tuple, int] = {}
-        self._tables: dict[CodeType, dict[int, int]] = {}
+        self._tables: dict[CodeType, dict[int, tuple[int, int]]] = {}
 
     def function(self, code: CodeType) -> int:
         """Index of `[file, qualified name, first line]`."""
@@ -62,14 +64,14 @@ class Locations:
             self.functions.append([code.co_filename, name, code.co_firstlineno])
         return index
 
-    def table(self, code: CodeType) -> dict[int, int]:
-        """Instruction offset -> place, for the instructions that can run an operator."""
+    def table(self, code: CodeType) -> dict[int, tuple[int, int]]:
+        """Offset -> place and instruction (see `Locator`), for the instructions that can run an operator."""
         table = self._tables.get(code)
         if table is None:
             table = self._tables[code] = self._build(code)
         return table
 
-    def _build(self, code: CodeType) -> dict[int, int]:
+    def _build(self, code: CodeType) -> dict[int, tuple[int, int]]:
         function = self.function(code)
         if not _HAS_COLUMNS:
             return self._build_lines(code, function)
@@ -84,17 +86,18 @@ class Locations:
                 place = OUTSIDE if silent else self._place(function, line, column, end_line, end_column, iterates)
             # The inline caches after a call keep its place: a frame that waits for a call stands on the last of them.
             if place != OUTSIDE:
-                table[2 * offset] = place
+                table[2 * offset] = place, 0
         return table
 
-    def _build_lines(self, code: CodeType, function: int) -> dict[int, int]:
-        """Python 3.10 keeps lines only."""
+    def _build_lines(self, code: CodeType, function: int) -> dict[int, tuple[int, int]]:
+        """Python 3.10 keeps lines only. Asking for the next item is one more than the rounds of a loop."""
         table, line = {}, code.co_firstlineno
         starts = dict(dis.findlinestarts(code))
         for instruction in dis.get_instructions(code):
             line = starts.get(instruction.offset, line)
             if instruction.opname not in _SILENT:
-                table[instruction.offset] = self._place(function, line, None, line, None, False)
+                counted = UNCOUNTED if instruction.opname == "FOR_ITER" else instruction.offset
+                table[instruction.offset] = self._place(function, line, None, line, None, False), counted
         return table
 
     def _place(self, function: int, *position: int | bool | None) -> int:
@@ -109,13 +112,14 @@ class Locations:
 class Locator:
     """Traces user code and leaves marks. `marks[i]` tells what the i-th mark in the profiler's stream means.
 
-    A mark is `(place, entry, resumed)`: the expression, a number for the running call of its function, and whether the
-    mark only says that a user function it called has returned. A forward with more than `most_marks` is ended there,
-    and `full` says so.
+    A mark is `(place, entry, instruction)`: the expression, a number for the running call of its function, and which
+    of the place's instructions it is. Below Python 3.11 a place is a line with many instructions; above they are all 0,
+    as one expression may be compiled twice (the test of a `while`). `UNCOUNTED` marks what is no run of the place, such
+    as the return of a user function it called. A forward with more than `most_marks` is ended there: `full` says so.
     """
 
     def __init__(self, locations: Locations, is_user: Callable[[str], bool], most_marks: int) -> None:
-        self.marks: list[tuple[int, int, bool]] = []
+        self.marks: list[tuple[int, int, int]] = []
         self.entries: list[tuple[int, int, int]] = []
         self.full = False
         self._locations, self._is_user, self._most = locations, is_user, most_marks
@@ -125,7 +129,7 @@ class Locator:
 
     def run(self, function: Callable[[], object]) -> object:
         """One forward with marks on, between two outside marks that tell iterations apart."""
-        self._leave_mark(OUTSIDE, OUTSIDE, False)
+        self._leave_mark(OUTSIDE, OUTSIDE, 0)
         previous = sys.gettrace()
         # Python 3.12 asks at `settrace` whether any frame wants opcode events; frames that start later come too late.
         sys._getframe().f_trace_opcodes = True
@@ -139,10 +143,10 @@ class Locator:
         finally:
             sys.settrace(previous)
             del self._stack[1:]
-            self._leave_mark(OUTSIDE, OUTSIDE, True)
+            self._leave_mark(OUTSIDE, OUTSIDE, UNCOUNTED)
 
-    def _leave_mark(self, place: int, entry: int, resumed: bool) -> None:
-        self.marks.append((place, entry, resumed))
+    def _leave_mark(self, place: int, entry: int, instruction: int) -> None:
+        self.marks.append((place, entry, instruction))
         self._mark.__enter__()
         self._mark.__exit__(None, None, None)
 
@@ -152,8 +156,10 @@ class Locator:
             return None
         entry = self._entry(frame)
         self._stack.append((frame, entry))
+        # Python 3.13 turns opcode events on for a frame only if it has a trace function by then.
+        frame.f_trace = local = self._local(entry, self._locations.table(code))
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._local(entry, self._locations.table(code))
+        return local
 
     def _entry(self, frame: FrameType) -> int:
         """The number of this call; a generator keeps its own over all its resumptions."""
@@ -169,19 +175,19 @@ class Locator:
         return entry
 
     def _current(self, frame: FrameType) -> int:
-        return self._locations.table(frame.f_code).get(frame.f_lasti, OUTSIDE)
+        return self._locations.table(frame.f_code).get(frame.f_lasti, (OUTSIDE, 0))[0]
 
-    def _local(self, entry: int, table: dict[int, int]):
+    def _local(self, entry: int, table: dict[int, tuple[int, int]]):
         marks, mark, most = self.marks, self._mark, self._most
 
         def on_event(frame: FrameType, event: str, arg: object):
             if event == "opcode":
-                place = table.get(frame.f_lasti)
-                if place is not None:
+                where = table.get(frame.f_lasti)
+                if where is not None:
                     if len(marks) >= most:
                         self.full = True
                         raise Stopped
-                    marks.append((place, entry, False))
+                    marks.append((where[0], entry, where[1]))
                     mark.__enter__()
                     mark.__exit__(None, None, None)
             elif event == "return":
@@ -194,4 +200,4 @@ class Locator:
         if self._stack[-1][0] is frame:
             self._stack.pop()
         caller, entry = self._stack[-1]
-        self._leave_mark(OUTSIDE if caller is None else self._current(caller), entry, True)
+        self._leave_mark(OUTSIDE if caller is None else self._current(caller), entry, UNCOUNTED)
