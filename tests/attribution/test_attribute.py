@@ -53,6 +53,11 @@ def iteration(**changes: Any) -> dict[str, Any]:
     }
 
 
+NO_TIMELINE: dict[str, Any] = {
+    "span_ns": 0, "lines": [], "host": [], "device": [], "memory": None, "left_out": {},
+}  # fmt: skip
+
+
 def recording(**changes: Any) -> Recording:
     rows = [
         [OUTSIDE, 0, 0, MS // 2, 0],
@@ -77,6 +82,7 @@ def recording(**changes: Any) -> Recording:
         "names": ["aten::add", "aten::mul", "aten::to", "aten::sin"],
         "shapes": [[[2, 2]]],
         "iterations": [iteration()],
+        "timeline": NO_TIMELINE,
         "texts": {FILE: TEXT},
         "truncated": False,
         "stopped": False,
@@ -204,7 +210,7 @@ def test_backward_is_on_the_forwards_expression_wherever_it_ran() -> None:
 def h200() -> Recording:
     """One forward of a BERT-style encoder on an NVIDIA H200 (torch 2.11, Python 3.12), as a worker recorded it."""
     with gzip.open(Path(__file__).parent / "h200_slow_bert.json.gz", "rt", encoding="utf-8") as file:
-        return json.load(file)
+        return json.load(file) | {"timeline": NO_TIMELINE}
 
 
 def test_device_time_of_a_real_recording_is_on_user_lines(h200: Recording) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from forwardlens.attribution.bound import bound
 from forwardlens.attribution.calibrate import LineTimes, calibrate
 from forwardlens.attribution.operators import OpTimes
+from forwardlens.attribution.places import Places
 from forwardlens.attribution.recording import OUTSIDE, Recording
 from forwardlens.attribution.split import BACKWARD, Place, Share, Split, read_places, split
+from forwardlens.attribution.timeline import timeline
 from forwardlens.model import (
     Environment,
     ExpressionCost,
@@ -20,16 +22,11 @@ from forwardlens.model import (
     Profile,
     Quantiles,
     RunError,
-    Span,
 )
-from forwardlens.source.expressions import expression_at
-from forwardlens.source.text import SourceText
 
 _MS = 1e6
 # The clock's own cost is measured, not guessed; if removing it misses the untraced time by more, say so.
 GOOD_CORRECTION = (0.8, 1.25)
-# Comprehensions and lambdas are frames of their own; people think of them as part of the function around them.
-_ANONYMOUS = (".<listcomp>", ".<setcomp>", ".<dictcomp>", ".<genexpr>", ".<lambda>")
 
 
 def attribute(recording: Recording, entry: str) -> Profile:
@@ -37,9 +34,9 @@ def attribute(recording: Recording, entry: str) -> Profile:
     wall = [value / _MS for value in recording["wall_ns"]]
     median = statistics.median(wall)
     times = calibrate(recording["clock"], median * _MS)
-    places = read_places(recording)
-    shares = split(recording, times, places)
-    costs = _Costs(recording, shares, places, median).all()
+    seen, where = read_places(recording), Places(recording)
+    shares = split(recording, times, seen)
+    costs = _Costs(recording, shares, seen, where, median).all()
     busy = _median(iteration["device_busy_ns"] for iteration in recording["iterations"]) / _MS
     on_device = recording["environment"]["device"].partition(":")[0] != "cpu"
     blocked = sum(cost.blocked_ms for cost in costs)
@@ -60,15 +57,18 @@ def attribute(recording: Recording, entry: str) -> Profile:
         costs,
         recording["texts"],
         tuple(_notes(recording, times, costs)),
+        timeline(recording, times, where, median * _MS),
     )
 
 
 class _Costs:
     """Splits each line's time among its expressions and builds their records."""
 
-    def __init__(self, recording: Recording, split: Split, places: Mapping[int, Place], median_ms: float) -> None:
+    def __init__(
+        self, recording: Recording, split: Split, places: Mapping[int, Place], where: Places, median_ms: float
+    ) -> None:
         self._recording, self._split, self._places, self._median = recording, split, places, median_ms
-        self._sources = {path: SourceText(path, text) for path, text in recording["texts"].items()}
+        self._where = where
         self._callees = _callee_times(recording, self._function_self())
 
     def all(self) -> tuple[ExpressionCost, ...]:
@@ -85,21 +85,15 @@ class _Costs:
         return totals
 
     def _expression(self, place: int, share: Share) -> ExpressionCost | None:
-        function, line, column, end_line, end_column, iterates = self._recording["places"][place]
-        source = self._source(function)
-        if source is None:
+        span = self._where.span(place)
+        if span is None:
             return None
-        if column is None or end_column is None:
-            span = source.line_span(line)
-        else:
-            start, end = source.column_from_bytes(line, column), source.column_from_bytes(end_line, end_column)
-            span = expression_at(source, Span(source.path, line, start, end_line, end), iterates)
         seen = self._places[place]
         ops = tuple(self._op(name, op, share) for name, op in seen.ops.items())
         self_ms = share.total / _MS
         return ExpressionCost(
             span,
-            self._name(function),
+            self._where.function_name(self._recording["places"][place][0]),
             seen.runs,
             seen.runs_per_entry,
             self_ms,
@@ -114,14 +108,14 @@ class _Costs:
 
     def _whole_line(self, function: int, line: int, self_ns: float) -> ExpressionCost | None:
         """A line that ran no operator: plain Python."""
-        source = self._source(function)
-        if source is None:
+        span = self._where.line_span(function, line)
+        if span is None:
             return None
         on_line = [seen for place, seen in self._places.items() if self._is_on(place, function, line)]
         self_ms = self_ns / _MS
         return ExpressionCost(
-            source.line_span(line),
-            self._name(function),
+            span,
+            self._where.function_name(function),
             max((seen.runs for seen in on_line), default=0),
             max((seen.runs_per_entry for seen in on_line), default=0),
             self_ms,
@@ -149,15 +143,6 @@ class _Costs:
             op.shape_variants,
             op.outermost,
         )
-
-    def _source(self, function: int) -> SourceText | None:
-        return self._sources.get(self._recording["functions"][function][0])
-
-    def _name(self, function: int) -> str:
-        name = self._recording["functions"][function][1]
-        while name.endswith(_ANONYMOUS):
-            name = name.rpartition(".<")[0]
-        return name
 
 
 def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> dict[int, float]:

@@ -26,6 +26,13 @@ RawCall = tuple[int, int, int]
 RawBackward = tuple[int, int, int]
 # A function, a line, halves of trace events, own time, and Python calls into code that is not the user's.
 RawClockRow = tuple[int, int, int, int, int]
+# The rows of a timeline. They begin with a start and a duration; starts count from the forward's first mark.
+# A line: its place.
+RawLine = tuple[int, int, int]
+# An operator: its name, place, thread and shapes.
+RawHostOp = tuple[int, int, int, int, int, int]
+# What ran on a device: its name, place, device, stream, and when it was launched.
+RawKernel = tuple[int, int, int, int, int, int, int]
 
 
 class RawIteration(TypedDict):
@@ -38,6 +45,26 @@ class RawIteration(TypedDict):
     backward: list[RawBackward]
     device_busy_ns: int
     events: int
+
+
+class RawMemory(TypedDict):
+    """`points` rows are `[time, bytes held from then on, place]`, `held` rows `[place, bytes, pieces]` at the peak."""
+
+    points: list[tuple[int, int, int]]
+    peak_ns: int
+    peak_bytes: int
+    held: list[tuple[int, int, int]]
+
+
+class RawTimeline(TypedDict):
+    """One of the profiled forwards in order of time. `left_out` has the number and the time of what is not in it."""
+
+    span_ns: int
+    lines: list[RawLine]
+    host: list[RawHostOp]
+    device: list[RawKernel]
+    memory: RawMemory | None
+    left_out: dict[str, tuple[int, int]]
 
 
 class RawClock(TypedDict):
@@ -61,6 +88,7 @@ class Recording(TypedDict):
     names: list[str]
     shapes: list[list[list[int]]]
     iterations: list[RawIteration]
+    timeline: RawTimeline
     texts: dict[str, str]
     truncated: bool
     stopped: bool

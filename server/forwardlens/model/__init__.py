@@ -24,6 +24,7 @@ from forwardlens.model.profile import (
     RunError,
     Shape,
 )
+from forwardlens.model.timeline import Held, Lane, MemoryPoint, MemoryUse, Timeline, TimelineEvent
 
 __all__ = [
     "Applicability",
@@ -36,6 +37,10 @@ __all__ = [
     "Fix",
     "Forward",
     "GradUse",
+    "Held",
+    "Lane",
+    "MemoryPoint",
+    "MemoryUse",
     "OpCost",
     "Outcome",
     "Profile",
@@ -45,5 +50,7 @@ __all__ = [
     "Severity",
     "Shape",
     "Span",
+    "Timeline",
+    "TimelineEvent",
     "Verification",
 ]

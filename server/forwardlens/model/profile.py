@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from forwardlens.model.location import Span
+from forwardlens.model.timeline import Timeline
 
 Bound = Literal["dispatch", "compute", "sync", "memory", "mixed"]
 Shape = tuple[int, ...]
@@ -137,6 +138,7 @@ class Profile:
     lines: tuple[ExpressionCost, ...]
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     errors: tuple[RunError, ...] = ()
+    timeline: Timeline | None = None
 
     def in_file(self, path: str) -> tuple[ExpressionCost, ...]:
         return tuple(cost for cost in self.lines if cost.span.file == path)

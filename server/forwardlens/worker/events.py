@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .locate import MARK, UNCOUNTED, Locator
+from .timeline import memory, timeline
 
 _MEMORY = "[memory]"
 _RUNTIME = ("cuda", "cu", "hip")
@@ -99,8 +100,9 @@ class Collector:
     def __init__(self) -> None:
         self.names, self.shapes = Names(), Names()
         self.iterations: list[dict] = []
+        self.timeline: dict = {}
 
-    def add(self, kineto_results, locator: Locator) -> None:
+    def add(self, kineto_results, locator: Locator, keep_timeline: bool) -> None:
         """Read one forward. Raises `RuntimeError` if the profiler lost marks."""
         stream = _Stream(kineto_results)
         marks, times = locator.marks, stream.mark_times
@@ -109,7 +111,7 @@ class Collector:
         nest = _Nest(marks, times, self.names, self.shapes)
         for start, minus_duration, _, event in stream.host:
             nest.add(event, start, -minus_duration)
-        busy = _add_device(stream.device, nest.ops)
+        kernels, busy = _add_device(stream.device, nest.ops, self.names)
         self.iterations.append(
             {
                 "ops": [op.row for op in nest.ops if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)],
@@ -121,10 +123,19 @@ class Collector:
                 "backward": _backward(nest.ops, marks),
             }
         )
+        if keep_timeline:
+            self.timeline = timeline(locator, times, _host_rows(nest.ops), kernels)
+            del stream, nest, kernels  # they take more memory than anything else
+            self.timeline["memory"] = memory(kineto_results, marks, times)
 
     def rows(self) -> dict:
         shapes = [[list(shape) for shape in call] for call in self.shapes.values]
-        return {"names": self.names.values, "shapes": shapes, "iterations": self.iterations}
+        return {
+            "names": self.names.values,
+            "shapes": shapes,
+            "iterations": self.iterations,
+            "timeline": self.timeline,
+        }
 
 
 def _located(timed: list[tuple[int, int]], times: list[int]) -> Iterator[tuple[int, int]]:
@@ -191,17 +202,38 @@ class _Nest:
         return _HostOp(event, name, end, self._mark, where, row, backward)
 
 
-def _add_device(device, ops: list[_HostOp]) -> int:
-    """Give each kernel's and copy's time to the operator that launched it; how long the device was busy."""
+def _host_rows(ops: list[_HostOp]) -> list[tuple]:
+    """Rows `(start, end, name, place, thread, shapes)` of what ran on the host's threads."""
+    return [
+        (
+            op.end - op.event.duration_ns(),
+            op.end,
+            op.row[_NAME],
+            op.row[_PLACE],
+            op.event.start_thread_id(),
+            op.row[_SHAPES],
+        )
+        for op in ops
+        if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)
+    ]
+
+
+def _add_device(device, ops: list[_HostOp], names: Names) -> tuple[list[tuple], int]:
+    """Give each kernel's and copy's time to the operator that launched it.
+
+    Rows `(start, end, name, place, device, stream, launch)` of them, and how long the device was busy.
+    """
     launches = {op.event.correlation_id(): op for op in ops if op.name.startswith(_RUNTIME)}
     operators = {op.event.correlation_id(): op for op in ops if not op.name.startswith(_RUNTIME)}
-    busy: list[tuple[int, int]] = []
+    rows: list[tuple] = []
     for event in device:
         op = launches.get(event.correlation_id()) or operators.get(event.linked_correlation_id())
         if op is not None and op.mark >= 0:
             op.row[_DEVICE] += event.duration_ns()
-            busy.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-    return _union(sorted(busy))
+            start, end = event.start_ns(), event.start_ns() + event.duration_ns()
+            lane = (event.device_index(), event.device_resource_id())
+            rows.append((start, end, names(event.name()), op.row[_PLACE], *lane, op.event.start_ns()))
+    return rows, _union(sorted(row[:2] for row in rows))
 
 
 def _union(intervals: list[tuple[int, int]]) -> int:

@@ -174,6 +174,11 @@ class Locator:
             self._generators[frame] = entry
         return entry
 
+    def line(self, place: int) -> tuple[int, int]:
+        """The function and the line of a place."""
+        function, line = self._locations.places[place][:2]
+        return function, line
+
     def _current(self, frame: FrameType) -> int:
         return self._locations.table(frame.f_code).get(frame.f_lasti, (OUTSIDE, 0))[0]
 

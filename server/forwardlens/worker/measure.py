@@ -120,16 +120,19 @@ class _Bench:
             # Once without the profiler: tables and places are built here, not inside the recorded window.
             Locator(self.locations, self._is_user, MOST_MARKS).run(self.run.prepare())
             self.synchronize()
-        collector, marks, truncated = Collector(), 0, False
-        while len(collector.iterations) < planned and marks * (len(collector.iterations) + 1) <= MOST_MARKS:
+        collector, truncated, last = Collector(), False, False
+        while not last:
             forward = self.run.prepare()
             locator = Locator(self.locations, self._is_user, MOST_MARKS)
             with profile(**_profiler_options(self._device)) as profiler:
                 with Limit(PROFILE_LIMIT_S, _memory_bound(one)) as limit:
                     locator.run(forward)
                 self.synchronize()
-            collector.add(profiler.kineto_results, locator)
-            marks, truncated = len(locator.marks), truncated or locator.full or limit.reached
+            done = len(collector.iterations) + 1
+            last = done >= planned or len(locator.marks) * (done + 1) > MOST_MARKS
+            # The last one shows the timeline: the machine has settled by then.
+            collector.add(profiler.kineto_results, locator, keep_timeline=last)
+            truncated = truncated or locator.full or limit.reached
         return {**collector.rows(), "truncated": truncated}
 
 
