@@ -102,7 +102,7 @@ class Collector:
         self.iterations: list[dict] = []
         self.timeline: dict = {}
 
-    def add(self, kineto_results, locator: Locator, keep_timeline: bool) -> None:
+    def add(self, kineto_results, locator: Locator, keep_timeline: bool = False) -> None:
         """Read one forward. Raises `RuntimeError` if the profiler lost marks."""
         stream = _Stream(kineto_results)
         marks, times = locator.marks, stream.mark_times
