@@ -17,7 +17,8 @@ from .failures import Failure
 class Case:
     """`call(*args, **kwargs)` is one forward. `module` is the module it belongs to, if it is one.
 
-    `described` completes the sentence "... while running": "`build()` of model.py".
+    `described` completes the sentence "... while running": "`build()` of model.py". `factory` is the entry function
+    that made the case, if one did.
     """
 
     call: Callable[..., Any]
@@ -26,6 +27,7 @@ class Case:
     module: torch.nn.Module | None = None
     described: str = "the entry"
     target: str | None = None
+    factory: Callable[..., Any] | None = None
 
     def run(self) -> Any:
         return self.call(*self.args, **self.kwargs)
@@ -84,7 +86,7 @@ def select_target(case: Case, target: str | None) -> Case:
         raise Failure("usage", f"`{class_name}.{method}` is never called by the forward of {case.described}")
     module, args, kwargs = call
     run = module if method == "forward" else getattr(module, method)
-    return Case(run, args, kwargs, module, case.described, target)
+    return Case(run, args, kwargs, module, case.described, target, case.factory)
 
 
 def _is_called(module: torch.nn.Module, name: str) -> bool:

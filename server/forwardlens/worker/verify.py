@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import statistics
@@ -14,26 +15,25 @@ from typing import Any
 import torch
 
 from . import timing
-from .case import Case, copy_tensors, tensors
+from .case import Case, copy_tensors, from_result, select_target, tensors
+from .compare import Comparison, Difference, random_state, same_memory, seed, state
+from .limits import Limit
+from .variants import Variant, variants
 
-# Relative and absolute tolerances by dtype: those of torch.testing.assert_close, with float32's loosened tenfold
-# because a batched operator may sum in another order.
-_TOLERANCES = {
-    torch.float64: (1e-7, 1e-7),
-    torch.float32: (1.3e-5, 1e-4),
-    torch.float16: (1e-3, 1e-3),
-    torch.bfloat16: (1.6e-2, 1e-3),
-    torch.complex64: (1.3e-5, 1e-4),
-    torch.complex128: (1e-7, 1e-7),
-}
 CALLS = 2
 LEAST_PAIRS, MOST_PAIRS, TIMING_BUDGET_S, LONGEST_RACE_S = 10, 40, 0.6, 4.0
 # A gain below this is not worth an edit, whatever the statistics say.
 LEAST_GAIN = 1.02
+# Two further inputs are always tried, the others while the time lasts. One may send a forward into an endless loop.
+LEAST_VARIANTS, VARIANTS_BUDGET_S, LONGEST_VARIANT_S = 2, 0.5, 20.0
 
 
-class Difference(Exception):
-    """The edited program gave something else; the text says what."""
+class _RaisedError(Exception):
+    """The edited program raised on a further input; the text says which and what."""
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *, graph_may_vanish: bool) -> dict:
@@ -42,12 +42,17 @@ def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *
     """
     try:
         after = _with_state_of(before, load_after())
-        worst = _compare(before, after, graph_may_vanish)
+        worst = _compare_calls(before, after, graph_may_vanish)
+        timed = _race(before, after, timing.synchronizer(device))
+        # Last, because what odd inputs leave behind in a model must not show in what was measured.
+        _try_variants(before, after, device)
     except Difference as difference:
         return {"outcome": "differs", "message": str(difference)}
+    except _RaisedError as raised:
+        return {"outcome": "raises", "message": str(raised)}
     except (Exception, SystemExit) as error:
-        return {"outcome": "raises", "message": f"{type(error).__name__}: {error}".splitlines()[0]}
-    return {"max_abs_diff": worst, **_race(before, after, timing.synchronizer(device))}
+        return {"outcome": "raises", "message": _described(error)}
+    return {"max_abs_diff": worst, **timed}
 
 
 def _with_state_of(before: Case, after: Case) -> Case:
@@ -61,45 +66,58 @@ def _with_state_of(before: Case, after: Case) -> Case:
     return replace(after, args=copy_tensors(before.args), kwargs=copy_tensors(before.kwargs))
 
 
-def _compare(before: Case, after: Case, graph_may_vanish: bool) -> float:
+def _compare_calls(before: Case, after: Case, graph_may_vanish: bool) -> float:
     """Largest absolute difference over consecutive calls. Raises `Difference`."""
-    worst = 0.0
+    comparison = Comparison()
     for call in range(CALLS):
         old_case, new_case = before.with_fresh_inputs(), after.with_fresh_inputs()
-        old, new = _seeded(old_case, call), _seeded(new_case, call)
-        worst = max(worst, _same(old, new, "output"))
-        _same((old_case.args, old_case.kwargs), (new_case.args, new_case.kwargs), "input after the call")
-        if before.module is not None and after.module is not None:
-            _same(before.module.state_dict(), after.module.state_dict(), "state after the call")
+        old, old_drawn = _seeded(old_case, call)
+        new, new_drawn = _seeded(new_case, call)
+        _compare_call(comparison, old_case, new_case, old, new)
+        comparison.same(old_drawn, new_drawn, "random numbers drawn")
+        same_memory(old, new, old_case, new_case)
         if not graph_may_vanish:
-            worst = max(worst, _same_gradients(before, after, old, new))
-    return worst
+            _compare_gradients(comparison, old_case, new_case, old, new)
+    return comparison.worst
 
 
-def _seeded(case: Case, seed: int) -> Any:
-    torch.manual_seed(seed)
-    return case.run()
+def _compare_call(comparison: Comparison, old_case: Case, new_case: Case, old: Any, new: Any) -> None:
+    """The outputs, the inputs after the call and the state after it. Names that only the edit knows are its own."""
+    comparison.same(old, new, "output")
+    comparison.same((old_case.args, old_case.kwargs), (new_case.args, new_case.kwargs), "input after the call")
+    if old_case.module is not None and new_case.module is not None:
+        after = state(new_case.module)
+        for name, value in state(old_case.module).items():
+            if name in after:
+                comparison.same(value, after[name], f"`{name}` after the call")
 
 
-def _same_gradients(before: Case, after: Case, old: Any, new: Any) -> float:
-    """Compare what a backward pass from weighted outputs gives every parameter."""
-    old_roots = [t for t in tensors(old) if t.requires_grad]
-    new_roots = [t for t in tensors(new) if t.requires_grad]
-    if len(old_roots) != len(new_roots):
-        raise Difference("the outputs take part in autograd only on one side")
-    if not old_roots or before.module is None or after.module is None:
-        return 0.0
+def _seeded(case: Case, number: int) -> tuple[Any, list[Any]]:
+    """What a call gives, and how far it went with the random numbers."""
+    seed(number)
+    return case.run(), random_state()
+
+
+def _compare_gradients(comparison: Comparison, before: Case, after: Case, old: Any, new: Any) -> None:
+    """Compare what a backward pass from weighted outputs gives every parameter and every input that asks for it."""
+    flags = [[t.requires_grad for t in tensors(value)] for value in (old, new)]
+    if flags[0] != flags[1]:
+        raise Difference("other outputs take part in autograd")
+    roots = [[t for t in tensors(value) if t.requires_grad] for value in (old, new)]
+    leaves = [_leaves(before), _leaves(after)]
+    if not roots[0] or not leaves[0]:
+        return
     grads = []
-    for case, roots in ((before, old_roots), (after, new_roots)):
-        parameters = _trained(case)
-        weighted = torch.stack([(t * _weights(t)).real.sum() for t in roots]).sum()
-        grads.append(torch.autograd.grad(weighted, parameters, allow_unused=True) if parameters else ())
-    pairs = zip(*grads, strict=True)
-    return max((_same(a, b, "gradient") for a, b in pairs if a is not None or b is not None), default=0.0)
+    for outputs, wanted in zip(roots, leaves, strict=True):
+        weighted = torch.stack([(t * _weights(t)).real.sum().double() for t in outputs]).sum()
+        grads.append(torch.autograd.grad(weighted, wanted, allow_unused=True))
+    for one, other in zip(*grads, strict=True):
+        comparison.same(one, other, "gradient")
 
 
-def _trained(case: Case) -> list[torch.nn.Parameter]:
-    return [] if case.module is None else [p for p in case.module.parameters() if p.requires_grad]
+def _leaves(case: Case) -> list[torch.Tensor]:
+    trained = [] if case.module is None else [p for p in case.module.parameters() if p.requires_grad]
+    return trained + [t for t in tensors((case.args, case.kwargs)) if t.requires_grad and t.is_leaf]
 
 
 def _weights(tensor: torch.Tensor) -> torch.Tensor:
@@ -107,56 +125,44 @@ def _weights(tensor: torch.Tensor) -> torch.Tensor:
     return weights.view(tensor.shape).to(tensor.dtype)
 
 
-def _same(old: Any, new: Any, what: str) -> float:
-    """Largest absolute difference of two equal values. Raises `Difference` naming `what` and the first difference."""
-    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
-        return _same_tensor(old, new, what)
-    if type(old).__name__ != type(new).__name__:
-        raise Difference(f"{what}: {type(old).__name__} became {type(new).__name__}")
-    if _is_mapping(old):
-        if list(old.keys()) != list(new.keys()):
-            raise Difference(f"{what}: other keys")
-        return max((_same(old[k], new[k], f"{what} {k!r}") for k in old.keys()), default=0.0)
-    if isinstance(old, (tuple, list)):
-        if len(old) != len(new):
-            raise Difference(f"{what}: {len(old)} items became {len(new)}")
-        return max((_same(a, b, f"{what} {i}") for i, (a, b) in enumerate(zip(old, new, strict=True))), default=0.0)
-    if isinstance(old, float) and not isinstance(old, bool):
-        return _same_tensor(torch.tensor(old), torch.tensor(new), what)
-    if isinstance(old, (int, str, bool, bytes)) and old != new:
-        raise Difference(f"{what}: {old!r} became {new!r}")
-    if hasattr(old, "__dict__") and not callable(old) and tuple(tensors(old)):
-        return _same(vars(old), vars(new), what)
-    return 0.0
+def _try_variants(before: Case, after: Case, device: torch.device) -> None:
+    """Run both on further inputs. Raises `Difference`, or what only the edited program raises."""
+    started = time.perf_counter()
+    for tried, variant in enumerate(variants(before)):
+        if tried >= LEAST_VARIANTS and time.perf_counter() - started > VARIANTS_BUDGET_S:
+            return
+        with Limit(LONGEST_VARIANT_S):
+            _try_variant(variant, before, after, device)
 
 
-def _is_mapping(value: Any) -> bool:
-    """Also true of outputs that only act like one, as model libraries return them."""
-    return isinstance(value, dict) or (hasattr(value, "keys") and hasattr(value, "__getitem__"))
+def _try_variant(variant: Variant, before: Case, after: Case, device: torch.device) -> None:
+    try:
+        old_case = _varied(before, variant, device)
+        old, _ = _seeded(old_case, 0)
+    except (Exception, SystemExit):
+        # The original does not take it, so it tells nothing about the edit, which runs only to keep in step.
+        with contextlib.suppress(Exception, SystemExit):
+            _seeded(_varied(after, variant, device), 0)
+        return
+    try:
+        new_case = _varied(after, variant, device)
+        if variant.arguments:
+            new_case = _with_state_of(old_case, new_case)
+        new, _ = _seeded(new_case, 0)
+    except (Exception, SystemExit) as error:
+        raise _RaisedError(f"with {variant.name}: {_described(error)}") from None
+    try:
+        _compare_call(Comparison(nan_counts=False), old_case, new_case, old, new)
+    except Difference as difference:
+        raise Difference(f"with {variant.name}: {difference}") from None
 
 
-def _same_tensor(old: torch.Tensor, new: torch.Tensor, what: str) -> float:
-    if old.shape != new.shape:
-        raise Difference(f"{what}: shape {tuple(old.shape)} became {tuple(new.shape)}")
-    if old.dtype != new.dtype:
-        raise Difference(f"{what}: {old.dtype} became {new.dtype}")
-    if old.device != new.device:
-        raise Difference(f"{what}: device {old.device} became {new.device}")
-    old, new = old.detach(), new.detach()
-    if old.is_sparse or old.is_quantized:
-        old, new = (old.to_dense(), new.to_dense()) if old.is_sparse else (old.dequantize(), new.dequantize())
-    tolerance = _TOLERANCES.get(old.dtype)
-    if tolerance is None:
-        if not torch.equal(old, new):
-            raise Difference(f"{what}: values differ")
-        return 0.0
-    difference = (old - new).abs()
-    finite = difference[torch.isfinite(difference)]
-    worst = float(finite.max()) if finite.numel() else 0.0
-    relative, absolute = tolerance
-    if not torch.allclose(old, new, rtol=relative, atol=absolute, equal_nan=True):
-        raise Difference(f"{what}: values differ by up to {worst:.3g}")
-    return worst
+def _varied(case: Case, variant: Variant, device: torch.device) -> Case:
+    if variant.arguments and case.factory is not None:
+        seed(0)
+        made = from_result(case.factory(**dict(variant.arguments)), case.described)
+        case = select_target(made, case.target).to(device)
+    return variant.change(case).with_fresh_inputs()
 
 
 def _race(before: Case, after: Case, synchronize) -> dict:

@@ -31,6 +31,8 @@ _PURE = frozenset(
     cumsum softplus elu leaky_relu clamp tril triu outer einsum conv1d conv2d embedding group_norm reciprocal eq ne gt
     ge lt le masked_fill maximum minimum index_select gather log1p expm1 erf""".split()
 )
+# What raises on an empty tensor.
+_NEED_ELEMENTS = frozenset({"amax", "amin", "argmax", "argmin", "item", "max", "median", "min"})
 
 
 class InvariantInLoop(Rule):
@@ -401,6 +403,8 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     if any(id(node) == id(n) for f in nested_functions(function) for n in ast.walk(f)):
         raise RefusedError("it stands in a function inside the function")
+    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in ast.walk(node)):
+        raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)
     name = fresh_name(function, f"{_leaf(node)}_once")
     edits = checked(

@@ -41,7 +41,8 @@ class ManualAttention(Rule):
     The fix is offered as safe if scale, masks and dropout have an exact counterpart: the scale is a number, hidden
     scores are filled with a very low number or -inf, and dropout only happens in training. Results differ in the last
     digits, because sums run in another order. A row that hides everything behind -inf gives `nan` before and zeros
-    after. Active dropout draws other random numbers, so that fix is offered with this as its reason.
+    after, and a hidden score that is `nan` itself stays so. Active dropout draws other random numbers, so that fix is
+    offered with this as its reason.
     """
 
     name: ClassVar[str] = "manual-attention"
@@ -116,10 +117,10 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    def forward(self, q, k, v, hidden=None):
+    def forward(self, q, k, v, pad=None):
         scores = torch.matmul(q, k.transpose(2, 3)) / q.size(-1) ** 0.5
-        if hidden is not None:
-            scores = scores.masked_fill(hidden, -1e9)
+        if pad is not None:
+            scores = scores.masked_fill(pad, -1e9)
         weights = torch.softmax(scores, dim=-1)  #!
         return torch.matmul(weights, v)
 
@@ -134,9 +135,9 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    def forward(self, q, k, v, hidden=None):
+    def forward(self, q, k, v, pad=None):
         return nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=None if hidden is None else torch.where(hidden, -1e9, 0.0).to(q.dtype)
+            q, k, v, attn_mask=None if pad is None else torch.where(pad, torch.finfo(q.dtype).min, q.new_zeros(()))
         )
 
 
@@ -813,17 +814,19 @@ def _combined(chain: _Chain, masks: list[_Mask], torch: str) -> str:
     if masks[0].kind == "add":
         text, rest = sites.tree.text(masks[0].mask), masks[1:]
     else:
-        text, rest = "0.0", masks
+        text, rest = "0.0" if query is None else f"{query}.new_zeros(())", masks
     for mask in rest:
         given, value = sites.tree.text(mask.mask), _value_text(sites, mask, query)
         parts = (given, text, value) if mask.kind == "keep" else (given, value, text)
         text = f"{torch}.where({', '.join(parts)})"
-    dtype = f".to({query}.dtype)" if query is not None and rest and masks[0].kind != "add" else ""
-    return f"{text}{dtype}"
+    return text
 
 
 def _value_text(sites: Sites, mask: _Mask, query: str | None) -> str:
     assert mask.value is not None
+    if mask.owner is None and query is not None and not mask.infinite:
+        # What is added must drown every score, so that a row that hides everything stays uniform in every dtype.
+        return f"{torch_name(sites.tree.module)}.finfo({query}.dtype).min"
     if mask.owner is None:
         return sites.tree.text(mask.value)
     if query is None:

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 from ..case import Case, from_result
@@ -31,7 +32,8 @@ def load(entry: str, request: dict, overlay: Overlay) -> Case:
     if not callable(factory):
         raise Failure("usage", f"{described} is not callable; name a function that returns (model, args)")
     _check_arguments(factory, described)
-    return from_result(factory(), f"`{name}()` of {os.path.basename(module.__file__ or place)}")
+    case = from_result(factory(), f"`{name}()` of {os.path.basename(module.__file__ or place)}")
+    return replace(case, factory=factory)
 
 
 def _import(place: str, workspace: str, overlay: Overlay) -> ModuleType:
