@@ -16,6 +16,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from forwardlens.source.callers import python_files
 from forwardlens.source.entries import likely_entries
 from forwardlens.source.text import SourceText
 
@@ -23,6 +24,7 @@ Level = Literal["off", "hint", "info", "warning"]
 KeyPath = tuple[str, ...]
 
 _TABLE: KeyPath = ("tool", "forwardlens")
+_MOST_FILES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def resolve_entry(settings: Settings, entry: str | None, workspace: Path) -> Ent
 def entry_candidates(workspace: Path, limit: int = 10) -> tuple[str, ...]:
     """The first `limit` functions in the workspace's files that look like entries, as `file.py:name`."""
     found: list[str] = []
-    for path in _python_files(workspace):
+    for path in python_files(workspace, _MOST_FILES):
         for name in _entries_in(path):
             found.append(f"{path.relative_to(workspace).as_posix()}:{name}")
             if len(found) == limit:
@@ -146,29 +148,6 @@ def _no_entry(settings: Settings, workspace: Path) -> str:
     if candidates:
         return "name what to profile; functions that look like entries: " + ", ".join(candidates)
     return "name what to profile, for example model.py:build, a function that returns (model, inputs)"
-
-
-def _python_files(folder: Path, budget: int = 500) -> Iterator[Path]:
-    """Python files below `folder`, nearest first, without hidden folders and environments; `budget` bounds the walk."""
-    folders = [folder]
-    for current in folders:
-        try:
-            children = sorted(current.iterdir())
-        except OSError:
-            continue
-        for child in children:
-            if child.suffix == ".py" and child.is_file():
-                yield child
-                budget -= 1
-                if budget == 0:
-                    return
-            elif child.is_dir() and not child.is_symlink() and _is_source_folder(child):
-                folders.append(child)
-
-
-def _is_source_folder(folder: Path) -> bool:
-    hidden = folder.name.startswith(".") or folder.name in {"node_modules", "__pycache__", "site-packages"}
-    return not hidden and not (folder / "pyvenv.cfg").exists()
 
 
 def _entries_in(path: Path) -> Iterator[str]:
