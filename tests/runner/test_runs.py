@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def _quiet(_: Progress) -> None:
     return None
 
 
-def run(folder: Path, entry: str, text: str = MODEL, name: str = "model.py", **options: object) -> Profile:
+def run(folder: Path, entry: str, text: str = MODEL, name: str = "model.py", **options: Any) -> Profile:
     """Write `text` to `name` in `folder` and profile `entry` as quickly as possible."""
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
@@ -336,3 +337,28 @@ def test_grad_mode_fix_may_drop_the_graph(trial: tuple[Worker, RunRequest, str])
         "equal",
         "no-gain",
     )
+
+
+def test_a_script_starts_in_its_folder_with_its_variables_and_arguments(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    script = (
+        MODEL
+        + """
+import os
+import sys
+model, inputs = build()
+if (os.path.basename(os.getcwd()), os.environ["SEED"], sys.argv[1:]) == ("data", "7", ["--fast"]):
+    model(*inputs)
+"""
+    )
+    started: dict[str, Any] = {"cwd": tmp_path / "data", "environment": {"SEED": "7"}, "arguments": ("--fast",)}
+    assert costs_by_text(run(tmp_path, "model.py", script, **started))["self.linear(x)"] == 3
+
+
+def test_an_interpreter_that_is_no_python_is_named(tmp_path: Path) -> None:
+    impostor = tmp_path / "python"
+    impostor.write_text("#!/bin/sh\nexit 3\n")
+    impostor.chmod(0o755)
+    with pytest.raises(RunFailedError, match=r"did not start: .* choose a Python 3\.10 or later") as caught:
+        run(tmp_path, "model.py:build", python=str(impostor))
+    assert (caught.value.kind, str(impostor) in caught.value.message) == ("environment", True)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +29,7 @@ _CLOSED = object()
 class Worker:
     """A running worker. Use as a context manager: leaving it ends the process and its children."""
 
-    def __init__(self, python: str, folder: Path) -> None:
+    def __init__(self, python: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         """Raises `RunFailedError` if the interpreter cannot be started."""
         messages, self._requests, ends = open_pipes()
         command = [python, "-u", str(WORKER), str(ends.read), str(ends.write)]
@@ -36,7 +37,7 @@ class Worker:
             process: Any = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=_environment(),
+                env=_environment() | dict(environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

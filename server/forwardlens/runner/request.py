@@ -15,6 +15,7 @@ class RunRequest:
     """One forward to measure.
 
     `entry` is an ENTRY of the command line except a configured name (`config.resolve_entry` turns that into one).
+    `environment` is added to the run's variables, and `cwd` is where it starts, the workspace if None.
     `overlays` maps absolute paths to unsaved editor text that must run in place of the file.
     `time_limit` is how many seconds one forward may take before it is measured in part.
     `save_trace` is where the worker writes a Chrome trace of one more forward.
@@ -33,6 +34,8 @@ class RunRequest:
     arguments: tuple[str, ...] = ()
     save_trace: str | None = None
     time_limit: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: Path | None = None
     overlays: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from forwardlens.model import Verification
-from forwardlens.runner.interpreter import choose_interpreter
+from forwardlens.runner.interpreter import Interpreter, choose_interpreter
 from forwardlens.runner.process import Worker
-from forwardlens.runner.request import OnProgress, Progress, RunRequest
+from forwardlens.runner.request import OnProgress, Progress, RunFailedError, RunRequest
 
 
 def start_worker(request: RunRequest, on_progress: OnProgress, cancelled: threading.Event) -> Worker:
     """A worker of the request's interpreter with torch imported. Raises `RunFailedError`."""
     interpreter = choose_interpreter(request.python, request.workspace)
     on_progress(Progress("start", f"Starting {interpreter.path}"))
-    worker = Worker(interpreter.path, request.workspace)
+    worker = Worker(interpreter.path, request.cwd or request.workspace, request.environment)
     try:
         worker.wait_ready(cancelled)
-    except BaseException:
+    except BaseException as error:
         worker.close()
+        if isinstance(error, RunFailedError) and error.kind == "crashed":
+            raise _not_usable(interpreter, error) from None
         raise
     return worker
+
+
+def _not_usable(interpreter: Interpreter, death: RunFailedError) -> RunFailedError:
+    """One that is no Python, or is older than the worker's syntax, ends before it says a word."""
+    message = f"{interpreter.path} did not start: {death.message}; choose a Python 3.10 or later that has torch"
+    return replace(death, kind="environment", message=message)
 
 
 def record(worker: Worker, request: RunRequest, on_progress: OnProgress, cancelled: threading.Event) -> Any:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable
 
 from .channel import Channel
 from .failures import Failure, from_exception
 
+OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 4)
 
 
@@ -41,7 +43,12 @@ def _answer(session, request: dict) -> dict:
 
 
 def _open_session(channel: Channel):
-    """Import torch and the parts that need it. Raises `Failure` where there is none or it is too old."""
+    """Import torch and the parts that need it. Raises `Failure` where there is none or something is too old."""
+    if sys.version_info < OLDEST_PYTHON:
+        raise Failure(
+            "environment",
+            f"{sys.executable} is Python {platform.python_version()}, which is too old; 3.10 or later is needed",
+        )
     try:
         import torch
     except ModuleNotFoundError as error:
