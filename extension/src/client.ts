@@ -8,16 +8,13 @@ import {
   type DynamicFeature,
   type ExecuteCommandRegistrationOptions,
   ExecuteCommandRequest,
+  InlayHintRequest,
   LanguageClient,
   type LanguageClientOptions,
-  type ProgressToken,
   type RegistrationData,
   RevealOutputChannelOn,
   State,
   type StaticFeature,
-  type WorkDoneProgressBegin,
-  type WorkDoneProgressEnd,
-  type WorkDoneProgressReport,
 } from "vscode-languageclient/node";
 import { coalesced } from "./coalesce.ts";
 import { expandPath, type Interpreter, onPath } from "./interpreter.ts";
@@ -27,7 +24,7 @@ import { offer, SHOW_LOG } from "./problems.ts";
 import type { EnvironmentProvider } from "./python.ts";
 import { withRenderedPage } from "./rulePage.ts";
 import { type Launch, type Rejection, resolveLaunch } from "./server.ts";
-import type { Problem, ServerState } from "./statusText.ts";
+import type { Environment, Problem, ServerState } from "./statusText.ts";
 import { isTrusted } from "./trust.ts";
 
 /** `py` is what an installer on Windows puts on PATH; it starts the newest Python that there is. */
@@ -36,19 +33,27 @@ const PATH_NAMES = ["python3.14", "python3.13", "python3.12", "python3.11", "pyt
 /** What the server's life means for the rest of the extension. */
 export interface ServerEvents {
   onState(state: ServerState): void;
-  onInterpreter(interpreter: Interpreter | undefined): void;
+  onInterpreter(resource: Uri | undefined, interpreter: Interpreter | undefined): void;
   onHeat(uri: string, lines: readonly LineHeat[]): void;
   /** What the server would have told the user itself in an editor that has no more than messages. */
   onProblem(problem: Problem): void;
-  /** A step of a run. `showElsewhere` shows it in the status bar. */
-  onProgress(token: ProgressToken, step: Step, showElsewhere: () => void): void;
+  onRun(change: RunChange): void;
+  /** How long after it was asked for the first lens was there. */
+  onFirstLens(): void;
 }
 
-type Step = WorkDoneProgressBegin | WorkDoneProgressReport | WorkDoneProgressEnd;
+/** What is new about a run. `uri` is the file it was asked for. */
+export interface RunChange {
+  readonly uri: string;
+  readonly running: boolean;
+  readonly interpreter?: { readonly path: string; readonly origin: string } | null;
+  readonly environment?: Environment;
+}
 
 interface ServerProblem {
   readonly kind: string;
   readonly message: string;
+  readonly uri?: string | null;
 }
 
 interface ProfileChanged {
@@ -64,6 +69,7 @@ export class Server implements Disposable {
   #client: LanguageClient | undefined;
   #launch: Launch | undefined;
   #disposed = false;
+  #showsCosts = true;
 
   constructor(extensionRoot: string, log: LogOutputChannel, environment: EnvironmentProvider, events: ServerEvents) {
     this.#extensionRoot = extensionRoot;
@@ -87,6 +93,15 @@ export class Server implements Disposable {
       await this.refresh();
     }
     return this.#client?.state === State.Running ? this.#client : undefined;
+  }
+
+  /** Shows or hides the costs at the ends of lines, without asking the server for anything new. */
+  set showsCosts(shown: boolean) {
+    this.#showsCosts = shown;
+    const feature = this.#client?.getFeature(InlayHintRequest.method);
+    for (const document of new Set(window.visibleTextEditors.map((editor) => editor.document))) {
+      feature?.getProvider(document)?.onDidChangeInlayHints.fire();
+    }
   }
 
   get isRunning(): boolean {
@@ -154,9 +169,10 @@ export class Server implements Disposable {
     client.onNotification("forwardlens/profileChanged", ({ uri, lines }: ProfileChanged) =>
       this.#events.onHeat(uri, lines),
     );
-    client.onNotification("forwardlens/problem", ({ kind, message }: ServerProblem) =>
-      this.#events.onProblem({ message, interpreter: kind === "environment" }),
+    client.onNotification("forwardlens/problem", ({ kind, message, uri }: ServerProblem) =>
+      this.#events.onProblem({ message, interpreter: kind === "environment", uri: uri ?? undefined }),
     );
+    client.onNotification("forwardlens/runChanged", (change: RunChange) => this.#events.onRun(change));
     return client;
   }
 
@@ -186,7 +202,15 @@ export class Server implements Disposable {
       initializationFailedHandler: () => false,
       middleware: {
         handleDiagnostics: (uri, diagnostics, next) => next(uri, diagnostics.map(withRenderedPage)),
-        handleWorkDoneProgress: (token, step, next) => this.#events.onProgress(token, step, () => next(token, step)),
+        provideInlayHints: async (document, range, token, next) =>
+          this.#showsCosts ? next(document, range, token) : [],
+        provideCodeLenses: async (document, token, next) => {
+          const lenses = await next(document, token);
+          if (lenses?.length) {
+            this.#events.onFirstLens();
+          }
+          return lenses;
+        },
         workspace: {
           configuration: async (params, token, next) => {
             const values = await next(params, token);
@@ -205,14 +229,17 @@ export class Server implements Disposable {
     if (item?.section !== "forwardlens") {
       return value;
     }
-    const interpreter = await this.interpreter(item.scopeUri === undefined ? undefined : Uri.parse(item.scopeUri));
-    return { ...(value as object), interpreter: interpreter?.path ?? "" };
+    const found = await this.interpreter(item.scopeUri === undefined ? undefined : Uri.parse(item.scopeUri));
+    // Only what was set by hand overrules the interpreter that the project names for an entry.
+    return found?.origin === "setting"
+      ? { ...(value as object), interpreter: found.path }
+      : { ...(value as object), interpreter: "", selectedInterpreter: found };
   }
 
   /** A workspace can bring its own interpreter, so none is looked up before it is trusted. */
   async interpreter(resource: Uri | undefined): Promise<Interpreter | undefined> {
     const interpreter = isTrusted() ? await this.#environment.interpreter(resource) : undefined;
-    this.#events.onInterpreter(interpreter);
+    this.#events.onInterpreter(resource, interpreter);
     return interpreter;
   }
 

@@ -50,6 +50,18 @@ export async function within<T>(ms: number, work: Promise<T>): Promise<T> {
   }
 }
 
+/** Prints the version and whether there is a torch, which is looked for and not imported. */
+export const PYTHON_FACTS =
+  "import sys, importlib.util as u; print('%d.%d.%d' % sys.version_info[:3], int(u.find_spec('torch') is not None))";
+
+/** What `PYTHON_FACTS` printed, as a row says it. */
+export function describePython(printed: string): string {
+  const [, version, torch] = /^(\d+\.\d+\.\d+) ([01])\s*$/.exec(printed) ?? [];
+  return version === undefined
+    ? "does not answer like a Python"
+    : `Python ${version}, ${torch === "1" ? "has" : "no"} torch`;
+}
+
 /** `~` and `${workspaceFolder}` in a setting that holds a path. */
 export function expandPath(setting: string, workspaceFolder: string | undefined, home = homedir()): string {
   const expanded = setting.trim().replaceAll("$" + "{workspaceFolder}", workspaceFolder ?? "");

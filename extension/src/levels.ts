@@ -31,6 +31,14 @@ export function byLevel(lines: readonly LineHeat[]): Groups {
   return { 1: at(1), 2: at(2), 3: at(3), 4: at(4) };
 }
 
+/** The nearest costly line after `current`, or before it with -1, going around; undefined without any. */
+export function nextLine(groups: Groups, current: number, step: 1 | -1): number | undefined {
+  const lines = LEVELS.flatMap((level) => groups[level].map((range) => range.start.line)).sort(
+    (a, b) => step * (a - b),
+  );
+  return lines.find((line) => step * (line - current) > 0) ?? lines[0];
+}
+
 function clamp(level: number): Level {
   const bounded = Math.min(Math.max(Math.round(level), 1), LEVELS.length);
   return LEVELS.find((known) => known === bounded) ?? 1;

@@ -1,14 +1,17 @@
 /** Puts the parts together. */
 
-import { commands, type ExtensionContext, window, workspace } from "vscode";
-import { Server } from "./client.ts";
+import { commands, type ExtensionContext, type Uri, window, workspace } from "vscode";
+import { Chooser } from "./chooser.ts";
+import { type RunChange, Server } from "./client.ts";
 import { registerCommands } from "./commands.ts";
 import { HeatView } from "./heat.ts";
+import type { Interpreter } from "./interpreter.ts";
+import { NotebookStatus } from "./notebooks.ts";
 import { showProblem } from "./problems.ts";
+import { Profiler } from "./profiler.ts";
 import { createEnvironmentProvider } from "./python.ts";
 import { ReportView } from "./report.ts";
 import { registerRulePages } from "./rulePage.ts";
-import { Runs } from "./runs.ts";
 import { StatusView } from "./status.ts";
 import type { Problem } from "./statusText.ts";
 import { isTrusted } from "./trust.ts";
@@ -16,42 +19,57 @@ import { isTrusted } from "./trust.ts";
 let running: Server | undefined;
 
 export function activate(context: ExtensionContext): void {
+  const activated = performance.now();
   const log = window.createOutputChannel("ForwardLens", { log: true });
   const environment = createEnvironmentProvider(log);
   const heat = new HeatView();
-  const status = new StatusView({
-    server: { kind: "starting" },
-    trusted: isTrusted(),
-    running: false,
-    interpreter: undefined,
-    problem: undefined,
-  });
-  const runs = new Runs((isRunning) => {
-    status.update(isRunning ? { running: true, problem: undefined } : { running: false });
-    void setContext("running", isRunning);
-  });
+  const status = new StatusView({ server: { kind: "starting" }, trusted: isTrusted() }, (isRunning) =>
+    setContext("running", isRunning),
+  );
+  let hasLens = false;
+  let showsCosts = true;
   const server = new Server(context.extensionPath, log, environment, {
     onState: (state) => {
       status.update({ server: state });
       if (state.kind !== "ready") {
         forgetResults();
-        runs.forget();
+        status.updateFolders({ running: false });
       }
     },
-    onInterpreter: (interpreter) => status.update({ interpreter }),
+    onInterpreter,
     onHeat: (uri, lines) => {
       heat.show(uri, lines);
       void setContext("hasProfile", true);
     },
     onProblem,
-    onProgress: (token, step, showElsewhere) => runs.progress(token, step, showElsewhere),
+    onRun,
+    onFirstLens: () => {
+      if (!hasLens) {
+        hasLens = true;
+        log.info(`First lens ${Math.round(performance.now() - activated)} ms after activation`);
+      }
+    },
   });
+  const profiler = new Profiler(server, new Chooser(context.workspaceState), onProblem);
   const report = new ReportView(server);
 
   /** In the message now, and in the status until the next run. */
   function onProblem(problem: Problem): void {
-    status.update({ problem });
+    status.updateFolder(problem.uri, { problem });
     void showProblem(problem);
+  }
+
+  function onInterpreter(resource: Uri | undefined, interpreter: Interpreter | undefined): void {
+    status.updateFolder(resource?.toString(), { interpreter, environment: undefined });
+  }
+
+  function onRun({ uri, running: isRunning, interpreter, environment }: RunChange): void {
+    status.updateFolder(uri, {
+      running: isRunning,
+      ...(isRunning ? { problem: undefined } : {}),
+      ...(interpreter ? { interpreter } : {}),
+      ...(environment ? { environment } : {}),
+    });
   }
 
   /** The findings and hints of a server go with it; the tints are drawn here. */
@@ -69,15 +87,20 @@ export function activate(context: ExtensionContext): void {
     status,
     server,
     report,
+    new NotebookStatus(),
     registerRulePages(context.extensionUri),
     ...registerCommands({
       server,
+      profiler,
       report,
+      heat,
       log,
-      memory: context.workspaceState,
-      runs,
-      onProblem,
       onClear: forgetResults,
+      onToggle: () => {
+        showsCosts = !showsCosts;
+        heat.shown = showsCosts;
+        server.showsCosts = showsCosts;
+      },
     }),
     workspace.onDidGrantWorkspaceTrust(() => {
       status.update({ trusted: true });
@@ -89,7 +112,7 @@ export function activate(context: ExtensionContext): void {
       }
     }),
     environment.onDidChange(() => {
-      status.update({ interpreter: undefined });
+      status.updateFolders({ interpreter: undefined, environment: undefined });
       // A server that runs does not depend on the user's interpreter; one that could not start may need it.
       if (!server.isRunning) {
         void server.refresh();

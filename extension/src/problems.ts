@@ -11,10 +11,14 @@ export interface Choice {
 }
 
 export const SHOW_LOG: Choice = { title: "Show log", command: "forwardlens.showLog" };
-export const SELECT_INTERPRETER: Choice = { title: "Select interpreter", command: "forwardlens.selectInterpreter" };
 
-export async function showProblem({ message, interpreter }: Problem): Promise<void> {
-  await offer(window.showErrorMessage, message, ...(interpreter ? [SELECT_INTERPRETER] : []), SHOW_LOG);
+/** For the folder of `uri`, else for that of the active file. */
+export function chooseInterpreter(uri: string | undefined): Choice {
+  return { title: "Choose interpreter", command: "forwardlens.selectInterpreter", argument: uri };
+}
+
+export async function showProblem({ message, interpreter, uri }: Problem): Promise<void> {
+  await offer(window.showErrorMessage, message, ...(interpreter ? [chooseInterpreter(uri)] : []), SHOW_LOG);
 }
 
 /** Shows a message and does what the user chooses, if anything. */

@@ -10,6 +10,7 @@ import {
   type Uri,
   workspace,
 } from "vscode";
+import { folderOf } from "./folders.ts";
 import { exists, expandPath, firstFound, type Interpreter, onPath, type Source, venvPython } from "./interpreter.ts";
 
 const PATIENCE_MS = 10_000;
@@ -110,16 +111,15 @@ async function apiOf<Api>(id: string): Promise<Api | undefined> {
 /** Taken as it is, also when the file does not exist: a typing error must be seen, not passed over. */
 function fromSetting(resource: Uri | undefined): string | undefined {
   const setting = workspace.getConfiguration("forwardlens", resource ?? null).get<string>("interpreter", "");
-  return expandPath(setting, folderOf(resource)?.fsPath) || undefined;
+  return expandPath(setting, rootOf(resource)?.fsPath) || undefined;
 }
 
 async function fromWorkspace(resource: Uri | undefined): Promise<string | undefined> {
-  const folder = folderOf(resource);
+  const folder = rootOf(resource);
   const python = folder && venvPython(join(folder.fsPath, ".venv"));
   return python && (await exists(python)) ? python : undefined;
 }
 
-function folderOf(resource: Uri | undefined): Uri | undefined {
-  const folder = resource && workspace.getWorkspaceFolder(resource);
-  return (folder ?? workspace.workspaceFolders?.[0])?.uri;
+function rootOf(resource: Uri | undefined): Uri | undefined {
+  return resource === undefined ? workspace.workspaceFolders?.[0]?.uri : folderOf(resource).uri;
 }

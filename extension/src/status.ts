@@ -1,7 +1,15 @@
-/** The one place that shows what ForwardLens is doing: the language status item. */
+/** The one place that shows what ForwardLens is doing: the language status item, for the folder of the active file. */
 
-import { type Disposable, type LanguageStatusItem, LanguageStatusSeverity, languages } from "vscode";
-import { describe, type Status } from "./statusText.ts";
+import {
+  type Disposable,
+  type LanguageStatusItem,
+  LanguageStatusSeverity,
+  languages,
+  type TextEditor,
+  window,
+} from "vscode";
+import { folderKey } from "./folders.ts";
+import { describe, type FolderStatus, QUIET, type ServerState } from "./statusText.ts";
 
 const SEVERITY = {
   information: LanguageStatusSeverity.Information,
@@ -9,27 +17,75 @@ const SEVERITY = {
   error: LanguageStatusSeverity.Error,
 } as const;
 
+interface Everywhere {
+  readonly server: ServerState;
+  readonly trusted: boolean;
+}
+
 export class StatusView implements Disposable {
   readonly #item: LanguageStatusItem = languages.createLanguageStatusItem("forwardlens", { language: "python" });
-  #status: Status;
+  readonly #folders = new Map<string, FolderStatus>();
+  readonly #onRunning: (running: boolean) => void;
+  readonly #listener: Disposable;
+  #everywhere: Everywhere;
+  #shown: string | undefined;
 
-  constructor(status: Status) {
+  /** `onRunning` is told whether there is a run in any folder, whenever that may have changed. */
+  constructor(everywhere: Everywhere, onRunning: (running: boolean) => void) {
     this.#item.name = "ForwardLens";
-    this.#status = status;
-    this.update({});
+    this.#everywhere = everywhere;
+    this.#onRunning = onRunning;
+    this.#listener = window.onDidChangeActiveTextEditor((editor) => this.#follow(editor));
+    this.#follow(window.activeTextEditor);
   }
 
-  update(change: Partial<Status>): void {
-    this.#status = { ...this.#status, ...change };
-    const { text, detail, severity, busy, action } = describe(this.#status);
+  update(change: Partial<Everywhere>): void {
+    this.#everywhere = { ...this.#everywhere, ...change };
+    this.#draw();
+  }
+
+  /** What is new in the folder of a file; without one, in the folder that is shown. */
+  updateFolder(uri: string | undefined, change: Partial<FolderStatus>): void {
+    const key = uri === undefined ? this.#shown : folderKey(uri);
+    if (key !== undefined) {
+      this.#folders.set(key, { ...(this.#folders.get(key) ?? QUIET), ...change });
+      this.#changed();
+    }
+  }
+
+  updateFolders(change: Partial<FolderStatus>): void {
+    for (const [key, status] of this.#folders) {
+      this.#folders.set(key, { ...status, ...change });
+    }
+    this.#changed();
+  }
+
+  dispose(): void {
+    this.#listener.dispose();
+    this.#item.dispose();
+  }
+
+  /** The log, the report and other views are no files of a folder; the last one that was stays. */
+  #follow(editor: TextEditor | undefined): void {
+    if (editor?.document.uri.scheme === "file") {
+      this.#shown = folderKey(editor.document.uri.toString());
+    }
+    this.#draw();
+  }
+
+  #changed(): void {
+    this.#onRunning([...this.#folders.values()].some(({ running }) => running));
+    this.#draw();
+  }
+
+  #draw(): void {
+    const folder = (this.#shown !== undefined && this.#folders.get(this.#shown)) || QUIET;
+    const { text, detail, severity, busy, action } = describe({ ...this.#everywhere, ...folder });
     this.#item.text = text;
     this.#item.detail = detail;
     this.#item.severity = SEVERITY[severity];
     this.#item.busy = busy;
     this.#item.command = action;
-  }
-
-  dispose(): void {
-    this.#item.dispose();
+    this.#item.accessibilityInformation = { label: [`ForwardLens: ${text}`, detail].filter(Boolean).join(", ") };
   }
 }

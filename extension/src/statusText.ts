@@ -1,7 +1,5 @@
 /** What the language status item says, without the editor. */
 
-import type { Interpreter } from "./interpreter.ts";
-
 export type ServerState =
   | { readonly kind: "starting" }
   | { readonly kind: "ready" }
@@ -11,16 +9,32 @@ export interface Problem {
   readonly message: string;
   /** Whether another interpreter may help. */
   readonly interpreter: boolean;
+  /** The file that the run was asked for; the active one's folder if undefined. */
+  readonly uri?: string | undefined;
 }
 
-export interface Status {
-  readonly server: ServerState;
-  readonly trusted: boolean;
+/** What a run was measured with. */
+export interface Environment {
+  readonly python: string;
+  readonly torch: string;
+  readonly device: string;
+  readonly device_name?: string | null;
+}
+
+/** What goes on in one workspace folder. */
+export interface FolderStatus {
   readonly running: boolean;
   /** Undefined until a run asked for it: looking it up can be slow. */
-  readonly interpreter: Interpreter | undefined;
+  readonly interpreter: { readonly path: string; readonly origin: string } | undefined;
+  /** Of the last run with this interpreter. */
+  readonly environment: Environment | undefined;
   /** The last run's failure, until the next run starts. */
   readonly problem: Problem | undefined;
+}
+
+export interface Status extends FolderStatus {
+  readonly server: ServerState;
+  readonly trusted: boolean;
 }
 
 export interface StatusText {
@@ -31,9 +45,16 @@ export interface StatusText {
   readonly action: { readonly title: string; readonly command: string };
 }
 
-const SHOW_LOG = { title: "Show Log", command: "forwardlens.showLog" } as const;
-const SELECT = { title: "Select Interpreter", command: "forwardlens.selectInterpreter" } as const;
-const TRUST = { title: "Manage Trust", command: "workbench.trust.manage" } as const;
+export const QUIET: FolderStatus = {
+  running: false,
+  interpreter: undefined,
+  environment: undefined,
+  problem: undefined,
+};
+
+const SHOW_LOG = { title: "Show log", command: "forwardlens.showLog" } as const;
+const CHOOSE = { title: "Choose interpreter", command: "forwardlens.selectInterpreter" } as const;
+const TRUST = { title: "Manage trust", command: "workbench.trust.manage" } as const;
 const CANCEL = { title: "Cancel", command: "forwardlens.cancel" } as const;
 
 const CALM = { severity: "information", busy: false } as const;
@@ -46,19 +67,26 @@ export function describe(status: Status): StatusText {
     return { ...CALM, text: "Restricted", detail: "Profiling runs code, so it needs trust", action: TRUST };
   }
   if (status.running) {
-    return { ...CALM, text: "Profiling", detail: interpreterText(status.interpreter), busy: true, action: CANCEL };
+    return { ...CALM, text: "Profiling", detail: details(status), busy: true, action: CANCEL };
   }
   if (status.server.kind === "starting") {
     return { ...CALM, text: "Starting", detail: "", busy: true, action: SHOW_LOG };
   }
   if (status.problem !== undefined) {
     const { message, interpreter } = status.problem;
-    const action = interpreter ? SELECT : SHOW_LOG;
+    const action = interpreter ? CHOOSE : SHOW_LOG;
     return { text: "Last run failed", detail: message, severity: "error", busy: false, action };
   }
-  return { ...CALM, text: "ForwardLens", detail: interpreterText(status.interpreter), action: SELECT };
+  return { ...CALM, text: "ForwardLens", detail: details(status), action: CHOOSE };
 }
 
-function interpreterText(interpreter: Interpreter | undefined): string {
-  return interpreter === undefined ? "" : `${interpreter.path} (from ${interpreter.origin})`;
+/** `cuda:0 NVIDIA H200, torch 2.13.0, Python 3.11.7: /venv/bin/python (from .venv)`, as far as it is known. */
+function details({ interpreter, environment }: FolderStatus): string {
+  const path = interpreter === undefined ? "" : `${interpreter.path} (from ${interpreter.origin})`;
+  if (environment === undefined) {
+    return path;
+  }
+  const { python, torch, device, device_name } = environment;
+  const where = device_name ? `${device} ${device_name}` : device;
+  return [`${where}, torch ${torch}, Python ${python}`, path].filter((part) => part !== "").join(": ");
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asRequest, chooseEntry, lensAt, PROFILE, requestOf } from "../../extension/src/entries.ts";
+import { asRequest, lensAt, likeliest, PROFILE, requestOf } from "../../extension/src/entries.ts";
 
 function lens(line: number, target: string) {
   const at = { line, character: 4 };
@@ -36,31 +36,41 @@ test("arguments of a command are checked", () => {
   }
 });
 
+test("how a program is started comes along, if it has the right types", () => {
+  const start = { arguments: ["--fast"], environment: { SEED: "1" }, cwd: "/data", python: "/venv/bin/python" };
+  assert.deepEqual(asRequest({ uri: "file:///m.py", ...start }), { uri: "file:///m.py", ...start });
+  const wrong = { arguments: "--fast", environment: { SEED: 1 }, cwd: 3 };
+  assert.deepEqual(asRequest({ uri: "file:///m.py", ...wrong }), { uri: "file:///m.py" });
+});
+
 const BUILD = { entry: "m.py:build", kind: "file" } as const;
 const SMALL = { entry: "m.py:small", kind: "file" } as const;
 const TRAIN = { entry: "train", kind: "configured" } as const;
 const OTHER = { entry: "other.py:build", kind: "workspace" } as const;
+const SCRIPT = { entry: "train.py", kind: "script" } as const;
+const TEST = { entry: "test_m.py::test_m", kind: "test" } as const;
+const SELF = { entry: "m.py", kind: "self" } as const;
 
-test("the only entry point of the file is used, before those of the project", () => {
-  assert.deepEqual(chooseEntry([BUILD], undefined), { kind: "use", entry: "m.py:build" });
-  assert.deepEqual(chooseEntry([BUILD, TRAIN, OTHER], undefined), { kind: "use", entry: "m.py:build" });
+test("the only entry point of the file is used, before everything else", () => {
+  assert.deepEqual(likeliest([BUILD, SELF]), { kind: "use", entry: "m.py:build" });
+  assert.deepEqual(likeliest([BUILD, TRAIN, OTHER, SCRIPT, TEST, SELF]), { kind: "use", entry: "m.py:build" });
 });
 
-test("the server decides where the project has one entry point, or none is known", () => {
-  assert.deepEqual(chooseEntry([TRAIN, OTHER], undefined), { kind: "server" });
-  assert.deepEqual(chooseEntry([], undefined), { kind: "server" });
+test("the server decides where the project has one entry point", () => {
+  assert.deepEqual(likeliest([TRAIN, OTHER, SELF]), { kind: "server" });
 });
 
 test("the user is asked when several are equally likely", () => {
-  assert.deepEqual(chooseEntry([BUILD, SMALL], undefined), { kind: "ask" });
-  assert.deepEqual(chooseEntry([TRAIN, { ...TRAIN, entry: "serve" }], undefined), { kind: "ask" });
+  assert.deepEqual(likeliest([BUILD, SMALL, SELF]), { kind: "ask" });
+  assert.deepEqual(likeliest([TRAIN, { ...TRAIN, entry: "serve" }]), { kind: "ask" });
 });
 
-test("the only entry point of another file is used", () => {
-  assert.deepEqual(chooseEntry([OTHER], undefined), { kind: "use", entry: "other.py:build" });
+test("the only function elsewhere that builds it is used", () => {
+  assert.deepEqual(likeliest([OTHER, SCRIPT, SELF]), { kind: "use", entry: "other.py:build" });
 });
 
-test("the user's last choice is used for as long as it exists", () => {
-  assert.deepEqual(chooseEntry([BUILD, SMALL], "m.py:small"), { kind: "use", entry: "m.py:small" });
-  assert.deepEqual(chooseEntry([BUILD, SMALL], "m.py:old"), { kind: "ask" });
+test("a script or a test is run only after the user chose it", () => {
+  for (const candidates of [[SCRIPT, SELF], [TEST, SELF], [SELF], []]) {
+    assert.deepEqual(likeliest(candidates), { kind: "ask" });
+  }
 });

@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { after, test } from "node:test";
 import {
+  describePython,
   expandPath,
   firstFound,
   type Origin,
   onPath,
+  PYTHON_FACTS,
   type Source,
   venvPython,
   within,
@@ -104,4 +107,16 @@ test("on Windows programs end in .exe", async () => {
   await mkdir(path);
   await writeFile(join(path, "python.exe"), "");
   assert.deepEqual(await onPath(["python3", "python"], path, "win32"), [join(path, "python.exe")]);
+});
+
+test("a row says what a Python has", () => {
+  assert.equal(describePython("3.11.7 1\n"), "Python 3.11.7, has torch");
+  assert.equal(describePython("3.9.2 0\n"), "Python 3.9.2, no torch");
+  assert.equal(describePython("hello"), "does not answer like a Python");
+});
+
+test("the question to a Python is one that every Python understands", async () => {
+  const [python] = await onPath(["python3"]);
+  assert.ok(python);
+  assert.match(execFileSync(python, ["-c", PYTHON_FACTS], { encoding: "utf8" }), /^3\.\d+\.\d+ [01]\s*$/);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { byLevel, LEVELS, type LineHeat, NOTHING } from "../../extension/src/levels.ts";
+import { byLevel, LEVELS, type LineHeat, NOTHING, nextLine } from "../../extension/src/levels.ts";
 
 function line(number: number, level: number, character = 0): LineHeat {
   const at = { line: number, character };
@@ -27,6 +27,19 @@ test("a level from a newer server is drawn as the nearest known one", () => {
 
 test("no lines", () => {
   assert.deepEqual(byLevel([]), NOTHING);
+});
+
+test("costly lines follow each other in both directions, around the ends", () => {
+  const groups = byLevel([line(3, 4), line(9, 1), line(20, 2)]);
+  assert.deepEqual(
+    [0, 3, 12, 20, 99].map((current) => nextLine(groups, current, 1)),
+    [3, 9, 20, 3, 3],
+  );
+  assert.deepEqual(
+    [0, 3, 12, 20, 99].map((current) => nextLine(groups, current, -1)),
+    [20, 20, 9, 9, 20],
+  );
+  assert.equal(nextLine(NOTHING, 5, 1), undefined);
 });
 
 test("every level has its two colours in the manifest, for all four kinds of theme", async () => {

@@ -7,6 +7,7 @@ const CALM: Status = {
   trusted: true,
   running: false,
   interpreter: { path: "/ws/.venv/bin/python", origin: "workspace" },
+  environment: undefined,
   problem: undefined,
 };
 
@@ -63,4 +64,17 @@ for (const [name, change, expected] of CASES) {
 test("the interpreter is named with where it came from", () => {
   assert.equal(describe(CALM).detail, "/ws/.venv/bin/python (from workspace)");
   assert.equal(describe({ ...CALM, interpreter: undefined }).detail, "");
+});
+
+test("after a run the device and the versions are told too", () => {
+  const environment = { python: "3.11.7", torch: "2.13.0", device: "cuda:0", device_name: "NVIDIA H200" };
+  assert.equal(
+    describe({ ...CALM, environment }).detail,
+    "cuda:0 NVIDIA H200, torch 2.13.0, Python 3.11.7: /ws/.venv/bin/python (from workspace)",
+  );
+  const cpu = { ...environment, device: "cpu", device_name: null };
+  assert.equal(
+    describe({ ...CALM, interpreter: undefined, environment: cpu }).detail,
+    "cpu, torch 2.13.0, Python 3.11.7",
+  );
 });

@@ -77,6 +77,7 @@ class Editor:
     server: types.InitializeResult
     heat: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     refreshed: list[str] = field(default_factory=list[str])
     published: list[types.PublishDiagnosticsParams] = field(default_factory=list[types.PublishDiagnosticsParams])
     _versions: dict[str, int] = field(default_factory=dict[str, int])
@@ -246,6 +247,11 @@ class Recorder:
         def problem(params: Any) -> None:
             if self.editor:
                 self.editor.problems.append((params.kind, params.message))
+
+        @client.feature("forwardlens/runChanged")
+        def changed(params: Any) -> None:
+            if self.editor:
+                self.editor.changes.append(_plain(params))
 
         @client.feature(types.WORKSPACE_CODE_LENS_REFRESH)
         def lens_refresh(params: None) -> None:

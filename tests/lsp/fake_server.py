@@ -69,7 +69,12 @@ class FakeEngine:
         on_progress(Progress("start", "starting a worker", 0.0))
         _obey(sources, "profile", cancelled)
         on_progress(Progress("time", "timing", 0.5))
-        asked = {**asdict(request), "workspace": str(request.workspace), "overlays": sorted(request.overlays)}
+        asked = {
+            **asdict(request),
+            "workspace": str(request.workspace),
+            "cwd": request.cwd and str(request.cwd),
+            "overlays": sorted(request.overlays),
+        }
         marks = [mark for source in sources.values() for mark in _marks(source)]
         profile = Profile(
             entry=request.entry,

@@ -212,13 +212,16 @@ async def test_several_candidates_are_listed(editor: Editor) -> None:
     assert summary["kind"] == "usage"
     assert summary["message"].endswith("forwardlens.entry: model.py:build, model.py:make_small.")
     offered = [candidate["entry"] for candidate in await editor.command("entries", uri=uri)]
-    assert offered == ["model.py:build", "model.py:make_small"]
+    assert offered == ["model.py:build", "model.py:make_small", "model.py"]
 
 
 async def test_candidates_elsewhere_are_offered_to_a_file_without_any(editor: Editor) -> None:
     editor.open(MODEL)
     uri = editor.open("x = 1\n", "other.py")
-    assert await editor.command("entries", uri=uri) == [{"entry": "model.py:build", "kind": "workspace"}]
+    assert await editor.command("entries", uri=uri) == [
+        {"entry": "model.py:build", "kind": "workspace"},
+        {"entry": "other.py", "kind": "self"},
+    ]
 
 
 async def test_the_candidate_that_builds_the_target_is_run(editor: Editor) -> None:

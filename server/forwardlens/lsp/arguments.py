@@ -13,17 +13,47 @@ def text_argument(arguments: Sequence[object], name: str) -> str | None:
 
     Raises `JsonRpcInvalidParams` for anything that is no string.
     """
-    first = arguments[0] if arguments else None
-    # pygls hands over the parameters of messages it does not know as named tuples.
-    fields = cast("Any", first)._asdict() if hasattr(first, "_asdict") else first
+    value = _argument(arguments, name)
+    if value is None or isinstance(value, str):
+        return value
+    raise JsonRpcInvalidParams(f"'{name}' must be a string, not {value!r}")
+
+
+def texts_argument(arguments: Sequence[object], name: str) -> tuple[str, ...] | None:
+    """The same for a list of strings."""
+    value = _argument(arguments, name)
+    if value is None:
+        return None
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    if isinstance(value, list) and all(isinstance(item, str) for item in items):
+        return tuple(cast("list[str]", value))
+    raise JsonRpcInvalidParams(f"'{name}' must be a list of strings, not {value!r}")
+
+
+def table_argument(arguments: Sequence[object], name: str) -> Mapping[str, str] | None:
+    """The same for an object whose values are strings."""
+    value = _plain(_argument(arguments, name))
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, object]", value)
+        if all(isinstance(item, str) for item in table.values()):
+            return dict(cast("Mapping[str, str]", table))
+    raise JsonRpcInvalidParams(f"'{name}' must be an object of strings, not {value!r}")
+
+
+def _argument(arguments: Sequence[object], name: str) -> object:
+    fields = _plain(arguments[0] if arguments else None)
     if fields is None:
         return None
     if not isinstance(fields, Mapping):
         raise JsonRpcInvalidParams(f"expected an object with '{name}', not {fields!r}")
-    value = cast("Mapping[str, object]", fields).get(name)
-    if value is None or isinstance(value, str):
-        return value
-    raise JsonRpcInvalidParams(f"'{name}' must be a string, not {value!r}")
+    return cast("Mapping[str, object]", fields).get(name)
+
+
+def _plain(value: object) -> object:
+    """As a plain object: pygls hands over the parameters of messages it does not know as named tuples."""
+    return cast("Any", value)._asdict() if hasattr(value, "_asdict") else value
 
 
 def required_text(arguments: Sequence[object], name: str) -> str:

@@ -71,10 +71,22 @@ class ClientFeatures:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python and who named it, as the end of "from …"."""
+
+    path: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The user's `forwardlens.*` settings; None leaves the choice to pyproject.toml or to the run."""
+    """The user's `forwardlens.*` settings; None leaves the choice to pyproject.toml or to the run.
+
+    `selected` is no setting: it is the interpreter that the client itself would take, for lack of any other.
+    """
 
     interpreter: str | None = None
+    selected: Interpreter | None = None
     entry: str | None = None
     iterations: int | None = None
     threshold: float | None = None
@@ -92,6 +104,7 @@ def parse_settings(value: object) -> ClientSettings:
     table = _Table(as_mapping(value))
     return ClientSettings(
         interpreter=table.text("interpreter"),
+        selected=_selected(table.values.get("selectedInterpreter")),
         entry=table.text("entry"),
         iterations=table.whole("iterations"),
         threshold=table.share("threshold"),
@@ -100,6 +113,12 @@ def parse_settings(value: object) -> ClientSettings:
         rules=table.levels("rules"),
         profile_on_save=table.flag("profileOnSave", default=False),
     )
+
+
+def _selected(value: object) -> Interpreter | None:
+    found = _Table(as_mapping(value))
+    path = found.text("path")
+    return None if path is None else Interpreter(path, found.text("origin") or "the editor")
 
 
 def as_mapping(value: object) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from forwardlens.config import ConfigError, EntryConfig, Settings, load_settings, nearest, resolve_entry
-from forwardlens.lsp.client import ClientSettings
+from forwardlens.lsp.client import ClientSettings, Interpreter
 from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.server import ForwardLensServer, RequestFailedError
 from forwardlens.lsp.session import ActiveRun, Asked, Failure, Run
@@ -40,10 +40,14 @@ Summary = dict[str, object]
 class Plan:
     request: RunRequest
     settings: Settings
+    interpreter: Interpreter | None
 
 
-async def profile(server: ForwardLensServer, asked: Asked) -> Summary:
-    """Measure, show, try the fixes, show again. A run that fails is told to the user and is a summary too."""
+async def profile(server: ForwardLensServer, asked: Asked, token: str | None = None) -> Summary:
+    """Measure, show, try the fixes, show again. A run that fails is told to the user and is a summary too.
+
+    `token` is what the client wants progress to be told under; without one the server asks the client for a place.
+    """
     if not server.session.trusted:
         raise RequestFailedError("The workspace is not trusted; trust it first, because profiling runs its code.")
     path = path_from_uri(asked.uri)
@@ -51,12 +55,13 @@ async def profile(server: ForwardLensServer, asked: Asked) -> Summary:
         raise RequestFailedError(f"Only files on disk can be profiled; save {asked.uri} first.")
     folder = server.folder_of(path)
     former, active = _begin(server, folder)
+    server.tell_run({"uri": asked.uri, "running": True})
     try:
         if former is not None:
             await _wait_for_end(former)
-        return await _profile(server, asked, path, active)
+        return await _profile(server, asked, path, active, token)
     except RunFailedError as error:
-        return _failed(server, active, error)
+        return _failed(server, asked, active, error)
     except asyncio.CancelledError:
         active.cancelled.set()
         raise
@@ -64,6 +69,7 @@ async def profile(server: ForwardLensServer, asked: Asked) -> Summary:
         active.finished.set()
         if server.session.active.get(path_key(str(folder))) is active:
             del server.session.active[path_key(str(folder))]
+            server.tell_run({"uri": asked.uri, "running": False})
 
 
 def _begin(server: ForwardLensServer, folder: Path) -> tuple[ActiveRun | None, ActiveRun]:
@@ -82,18 +88,25 @@ async def _wait_for_end(run: ActiveRun) -> None:
         await asyncio.wait_for(run.finished.wait(), _LONGEST_STOP)
 
 
-async def _profile(server: ForwardLensServer, asked: Asked, path: str, active: ActiveRun) -> Summary:
+async def _profile(server: ForwardLensServer, asked: Asked, path: str, active: ActiveRun, token: str | None) -> Summary:
     client = await server.settings_for(asked.uri)
     if active.cancelled.is_set():
         raise RunFailedError("cancelled", "The run was cancelled before it began.")
     source, overlays = server.session.current_source(path), server.session.overlays()
     plan = await server.in_thread(lambda: make_plan(asked, path, source, active.folder, client, overlays))
-    progress = await _Progress.start(server, active)
+    server.tell_run({"uri": asked.uri, "running": True, **_circumstances(plan)})
+    progress = await _Progress.start(server, active, token)
     try:
         run = await _run(server, asked, plan, client, active, progress)
     finally:
         progress.end()
     return summary(asked.uri, run)
+
+
+def _circumstances(plan: Plan) -> dict[str, object]:
+    """What a status tells about a run: what is run, by which interpreter."""
+    interpreter = None if plan.interpreter is None else asdict(plan.interpreter)
+    return {"entry": plan.request.entry, "interpreter": interpreter}
 
 
 async def _run(
@@ -116,6 +129,7 @@ async def _run(
         if server.session.active.get(path_key(str(active.folder))) is active:
             server.session.put_run(run)
             server.publish(refresh=True)
+            server.tell_run({"uri": asked.uri, "running": True, "environment": asdict(result.profile.environment)})
         return run
 
     result = await server.in_thread(lambda: engine.profile(plan.request, plan.settings, report, cancelled))
@@ -127,7 +141,7 @@ async def _run(
         return show(await server.in_thread(lambda: engine.verify(result, report, cancelled)), verified=True)
     except RunFailedError as error:
         if error.kind != "cancelled":
-            server.show_error(error)
+            server.show_error(error, asked.uri)
         return run
 
 
@@ -151,20 +165,38 @@ def make_plan(
         entry = _entry(asked, path, source, folder, settings, client)
     except ConfigError as error:
         raise _config_failure(error, folder) from None
+    interpreter = choose_python(asked, entry, client)
     request = RunRequest(
         entry=entry.run,
         workspace=folder,
         target=asked.target or entry.target,
-        python=client.interpreter or entry.python,
+        python=None if interpreter is None else interpreter.path,
         device=entry.device,
         iterations=client.iterations or entry.iterations,
         warmup=entry.warmup,
         backward=entry.backward,
-        arguments=entry.arguments,
+        arguments=entry.arguments if asked.arguments is None else asked.arguments,
+        environment=asked.environment or {},
+        cwd=None if asked.cwd is None else Path(asked.cwd),
         overlays=overlays,
     )
     threshold = settings.threshold if client.threshold is None else client.threshold
-    return Plan(request, replace(settings, threshold=threshold, rules={**settings.rules, **client.rules}))
+    rules = {**settings.rules, **client.rules}
+    return Plan(request, replace(settings, threshold=threshold, rules=rules), interpreter)
+
+
+def choose_python(asked: Asked, entry: EntryConfig, client: ClientSettings) -> Interpreter | None:
+    """The user's setting, what was chosen to be run, the project's configuration, what the editor has selected.
+
+    From the most deliberate choice to the least: a selection in the editor is made for all files, once.
+    """
+    if client.interpreter:
+        return Interpreter(client.interpreter, "the setting forwardlens.interpreter")
+    if asked.python:
+        return Interpreter(asked.python, "launch.json")
+    if entry.python:
+        return Interpreter(entry.python, "pyproject.toml")
+    return client.selected
 
 
 def _entry(
@@ -204,14 +236,14 @@ def _config_failure(error: ConfigError, folder: Path) -> RunFailedError:
     return RunFailedError("usage", f"{place}:{error.line}: {error.message}", error.file, error.line)
 
 
-def _failed(server: ForwardLensServer, active: ActiveRun, error: RunFailedError) -> Summary:
+def _failed(server: ForwardLensServer, asked: Asked, active: ActiveRun, error: RunFailedError) -> Summary:
     if error.kind == "cancelled" or active.cancelled.is_set():
         return {"status": "cancelled"}
     error = replace(error, message=sentence(error.message))
     source = None if error.file is None else server.session.current_source(error.file)
     server.session.failures[path_key(str(active.folder))] = Failure(error, source)
     server.publish()
-    server.show_error(error)
+    server.show_error(error, asked.uri)
     return {
         "status": "failed",
         "kind": error.kind,
@@ -244,6 +276,16 @@ def summary(uri: str, run: Run) -> Summary:
     }
 
 
+async def _created_token(bars: Any) -> str | None:
+    """A token for progress that the client did not ask for; None if it has no place to show it."""
+    token = f"forwardlens-{uuid.uuid4()}"
+    try:
+        await bars.create_async(token)
+    except JsonRpcException:
+        return None
+    return token
+
+
 @dataclass(frozen=True, slots=True)
 class _Progress:
     """The run's progress bar, where the client has one. `bars` is pygls' part of it, which has no types."""
@@ -252,22 +294,19 @@ class _Progress:
     token: str | None
 
     @classmethod
-    async def start(cls, server: ForwardLensServer, active: ActiveRun) -> _Progress:
+    async def start(cls, server: ForwardLensServer, active: ActiveRun, token: str | None) -> _Progress:
         bars = cast("Any", server.work_done_progress)
-        if not server.features.progress:
-            return cls(bars, None)
-        token = f"forwardlens-{uuid.uuid4()}"
-        try:
-            await bars.create_async(token)
-        except JsonRpcException:
+        if token is None and server.features.progress:
+            token = await _created_token(bars)
+        if token is None:
             return cls(bars, None)
 
         def stop(future: Future[Any]) -> None:
             if future.cancelled():
                 active.cancelled.set()
 
-        bars.tokens[token].add_done_callback(stop)
         bars.begin(token, types.WorkDoneProgressBegin("Profiling", cancellable=True, message="Starting"))
+        bars.tokens[token].add_done_callback(stop)
         return cls(bars, token)
 
     def report(self, step: Progress) -> None:

@@ -7,7 +7,7 @@ import importlib
 import logging
 import pkgutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +25,12 @@ from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.publish import HeatLine, Publisher
 from forwardlens.lsp.session import Session
 from forwardlens.runner.request import RunFailedError
+from forwardlens.source.callers import OutlineCache
 from forwardlens.source.paths import is_inside, path_from_uri
 
 PROFILE_CHANGED = "forwardlens/profileChanged"
 PROBLEM = "forwardlens/problem"
+RUN_CHANGED = "forwardlens/runChanged"
 _LONGEST_STOP = 2.0
 """Seconds that cancelled work may take to end when the server does."""
 
@@ -71,6 +73,7 @@ class ForwardLensServer(LanguageServer):
             self.text_document_publish_diagnostics,
             self._send_heat,
         )
+        self.outlines = OutlineCache()
         self._threads: list[threading.Thread] = []
 
     @property
@@ -110,8 +113,13 @@ class ForwardLensServer(LanguageServer):
     def _send_heat(self, uri: str, lines: tuple[HeatLine, ...]) -> None:
         self.protocol.notify(PROFILE_CHANGED, {"uri": uri, "lines": list(lines)})
 
-    def show_error(self, error: RunFailedError) -> None:
-        """One sentence where the user looks, everything else in the log.
+    def tell_run(self, change: Mapping[str, object]) -> None:
+        """What a run is doing, for clients that show it: `uri` is the file it was asked for, the rest what is new."""
+        if self.features.shows_problems:
+            self.protocol.notify(RUN_CHANGED, dict(change))
+
+    def show_error(self, error: RunFailedError, uri: str | None = None) -> None:
+        """One sentence where the user looks, everything else in the log. `uri` is the file it is about.
 
         A client with something better than a message shows the sentence itself: it knows what helps against a `kind`.
         """
@@ -119,7 +127,7 @@ class ForwardLensServer(LanguageServer):
         details = "\n".join(part for part in (message, error.trace, error.log) if part)
         self.window_log_message(types.LogMessageParams(types.MessageType.Error, details))
         if self.features.shows_problems:
-            self.protocol.notify(PROBLEM, {"kind": error.kind, "message": message})
+            self.protocol.notify(PROBLEM, {"kind": error.kind, "message": message, "uri": uri})
         else:
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,11 +38,19 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client asks to profile."""
+    """What a client asks to profile.
+
+    The rest is how to run it, where that differs from what is configured; `python` and the others come with a launch
+    configuration of the editor.
+    """
 
     uri: str
     target: str | None = None
     entry: str | None = None
+    arguments: tuple[str, ...] | None = None
+    environment: Mapping[str, str] | None = None
+    cwd: str | None = None
+    python: str | None = None
 
 
 @dataclass(frozen=True)

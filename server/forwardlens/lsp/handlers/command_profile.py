@@ -1,10 +1,14 @@
-"""The command `forwardlens.profile`: `[{uri, target?, entry?}]`; its result is the run's summary."""
+"""The command `forwardlens.profile`; its result is the run's summary.
+
+Its argument is `{uri, target?, entry?, arguments?, environment?, cwd?, python?, workDoneToken?}`. The run's progress is
+told under the token, which the client chooses.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from forwardlens.lsp.arguments import required_text, text_argument
+from forwardlens.lsp.arguments import required_text, table_argument, text_argument, texts_argument
 from forwardlens.lsp.commands import PROFILE
 from forwardlens.lsp.runs import Summary, profile
 from forwardlens.lsp.server import ForwardLensServer
@@ -18,5 +22,9 @@ def register(server: ForwardLensServer) -> None:
             required_text(arguments, "uri"),
             text_argument(arguments, "target"),
             text_argument(arguments, "entry"),
+            texts_argument(arguments, "arguments"),
+            table_argument(arguments, "environment"),
+            text_argument(arguments, "cwd"),
+            text_argument(arguments, "python"),
         )
-        return await profile(server, asked)
+        return await profile(server, asked, text_argument(arguments, "workDoneToken"))

@@ -21,7 +21,7 @@ def register(server: ForwardLensServer) -> None:
         try:
             settings = await server.settings_for(uri)
         except RunFailedError as error:
-            server.show_error(error)
+            server.show_error(error, uri)
             return
         if settings.profile_on_save:
             await profile(server, run.asked)
