@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forwardlens.attribution.attribute import attribute
@@ -27,7 +27,7 @@ class Result:
     """A run and what was found in it.
 
     `sources` are the texts that ran. `rejected` are fixes that were tried and changed what the program gives: they are
-    told, not offered.
+    told, not offered. `together` are the proven ones that hold on top of each other; None until they were tried.
     """
 
     request: RunRequest
@@ -36,6 +36,7 @@ class Result:
     findings: tuple[Finding, ...]
     errors: tuple[RunError, ...] = ()
     rejected: tuple[tuple[Finding, Fix], ...] = ()
+    together: trial.Together | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,17 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
             ]
             findings.append(replace(finding, fixes=tuple(fix for fix in tried if not trial.is_refuted(fix))))
             rejected += [(finding, fix) for fix in tried if trial.is_refuted(fix)]
-    return replace(result, findings=tuple(findings), rejected=tuple(rejected))
+        on_progress(Progress("verify", "Trying the fixes together", 1.0))
+        together = trial.try_together(worker, result.request, result.sources, list(_proven(findings)), cancelled)
+    return replace(result, findings=tuple(findings), rejected=tuple(rejected), together=together)
+
+
+def _proven(findings: Sequence[Finding]) -> Iterator[tuple[Finding, Fix]]:
+    """The first proven safe fix of each finding, the costliest finding first."""
+    for finding in sorted(findings, key=lambda finding: -finding.share):
+        fix = next((fix for fix in finding.fixes if fix.applicability == "safe" and fix.proven), None)
+        if fix is not None:
+            yield finding, fix
 
 
 def fix_all(

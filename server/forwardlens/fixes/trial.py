@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from forwardlens.model import Edit, Finding, Fix
+from forwardlens.model import Edit, Finding, Fix, Verification
 from forwardlens.rules import engine
 from forwardlens.runner.process import Worker
 from forwardlens.runner.request import RunRequest
@@ -15,6 +15,17 @@ from forwardlens.source.edits import OverlappingEditsError, apply_edits
 from forwardlens.source.text import SourceText
 
 Texts = Mapping[str, SourceText]
+Owned = tuple[Finding, Fix]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Proven safe fixes that hold on top of each other. `verified` is what trying all of them at once showed, None
+    where some had to be left out.
+    """
+
+    fixes: tuple[Owned, ...] = ()
+    verified: Verification | None = None
 
 
 def worth_trying(fix: Fix) -> bool:
@@ -32,9 +43,12 @@ def is_kept(fix: Fix) -> bool:
 
 
 def apply_fix(sources: Texts, fix: Fix) -> dict[str, SourceText]:
-    """The files that `fix` changes, after it. Raises `OverlappingEditsError`."""
+    """The files that `fix` changes, after it. Raises `OverlappingEditsError`.
+
+    The same edit twice, such as an import that two fixes need, is one edit.
+    """
     by_file: dict[str, list[Edit]] = {}
-    for edit in fix.edits:
+    for edit in dict.fromkeys(fix.edits):
         by_file.setdefault(edit.file, []).append(edit)
     return {path: apply_edits(sources[path], edits) for path, edits in by_file.items()}
 
@@ -46,7 +60,40 @@ def try_fix(
     if not worth_trying(fix):
         return fix
     after = apply_fix(sources, fix)
-    return _run(worker, request, sources, after, finding, fix, cancelled)
+    return _run(worker, request, sources, after, _drops_graph(finding), fix, cancelled)
+
+
+def try_together(
+    worker: Worker, request: RunRequest, sources: Texts, candidates: Sequence[Owned], cancelled: threading.Event
+) -> Together:
+    """Which of the proven fixes hold together; the first ones win where two touch the same text.
+
+    Fixes that are right alone may not be together: two may choose the same new name. All at once is tried first,
+    because that is one run and nearly always enough.
+    """
+    joined = _fitting(sources, candidates)
+    if len(joined) <= 1:
+        return Together(joined, joined[0][1].verified if joined else None)
+    whole = replace(joined[0][1], edits=tuple(edit for _, fix in joined for edit in fix.edits))
+    drops_graph = any(_drops_graph(finding) for finding, _ in joined)
+    tried = _run(worker, request, sources, apply_fix(sources, whole), drops_graph, whole, cancelled)
+    if is_kept(tried):
+        return Together(joined, tried.verified)
+    stack = Stack(worker, request, sources, cancelled)
+    return Together(tuple((f, x) for f, x in joined if (pushed := stack.push(f, x)) is not None and is_kept(pushed)))
+
+
+def _fitting(sources: Texts, candidates: Sequence[Owned]) -> tuple[Owned, ...]:
+    """The candidates without those that touch the text of an earlier one."""
+    fitting: list[Owned] = []
+    for finding, fix in candidates:
+        edits = (*(edit for _, other in fitting for edit in other.edits), *fix.edits)
+        try:
+            apply_fix(sources, replace(fix, edits=edits))
+        except OverlappingEditsError:
+            continue
+        fitting.append((finding, fix))
+    return tuple(fitting)
 
 
 class Stack:
@@ -65,10 +112,14 @@ class Stack:
         except OverlappingEditsError:
             return None
         before = {**self._sources, **self.texts}
-        tried = _run(self._worker, self._request, before, after, finding, fix, self._cancelled)
+        tried = _run(self._worker, self._request, before, after, _drops_graph(finding), fix, self._cancelled)
         if is_kept(tried):
             self._edits, self.texts = together.edits, after
         return tried
+
+
+def _drops_graph(finding: Finding) -> bool:
+    return engine.rule_named(finding.rule).drops_graph
 
 
 def _run(
@@ -76,12 +127,11 @@ def _run(
     request: RunRequest,
     before: Texts,
     after: Texts,
-    finding: Finding,
+    drops_graph: bool,
     fix: Fix,
     cancelled: threading.Event,
 ) -> Fix:
     old = {path: source.text for path, source in before.items()}
     new = {**old, **{path: source.text for path, source in after.items()}}
-    drops_graph = engine.rule_named(finding.rule).drops_graph
     outcome = try_edit(worker, request, old, new, graph_may_vanish=drops_graph, cancelled=cancelled)
     return replace(fix, verified=outcome)

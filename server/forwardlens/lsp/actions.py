@@ -20,8 +20,8 @@ from forwardlens.lsp.convert import from_position, overlaps, to_text_edits
 from forwardlens.lsp.publish import finding_diagnostic
 from forwardlens.lsp.server import ContentModifiedError, ForwardLensServer
 from forwardlens.lsp.session import PlacedFinding, View
-from forwardlens.model import Edit, Fix
-from forwardlens.report.labels import fix_label
+from forwardlens.model import Edit, Finding, Fix
+from forwardlens.report.labels import fix_label, outcome_label
 from forwardlens.report.numbers import format_count
 from forwardlens.source.paths import path_key, uri_key
 from forwardlens.source.text import SourceText
@@ -150,8 +150,17 @@ def _is_offered(fix: Fix) -> bool:
 def _fix_all(server: ForwardLensServer, uri: str, view: View) -> Iterator[_Offer]:
     edits, count = _all_safe_edits(server, view)
     if count:
-        title = f"Apply {format_count(count, 'proven ForwardLens fix', 'proven ForwardLens fixes')}"
+        fixes = format_count(count, "proven ForwardLens fix", "proven ForwardLens fixes")
+        title = f"Apply {fixes}{_gain_together(view, count)}"
         yield _Offer(types.CodeAction(title, FIX_ALL, data={"kind": _ALL, "uri": uri}), _Change(edits))
+
+
+def _gain_together(view: View, count: int) -> str:
+    """What all fixes at once were measured to give, if these are all of them."""
+    together = view.run.result.together
+    if together is None or together.verified is None or len(together.fixes) != count:
+        return ""
+    return f" ({outcome_label(together.verified)})"
 
 
 def _all_safe_edits(server: ForwardLensServer, view: View) -> tuple[EditsByFile, int]:
@@ -160,13 +169,21 @@ def _all_safe_edits(server: ForwardLensServer, view: View) -> tuple[EditsByFile,
     count = 0
     for placed in sorted(view.findings, key=lambda placed: -placed.finding.share):
         for fix in placed.finding.fixes:
-            found = server.session.fix_edits(view, placed, fix) if fix.applicability == "safe" and fix.proven else None
+            found = server.session.fix_edits(view, placed, fix) if _holds_together(view, placed.finding, fix) else None
             if found and not any(_collide(edits.get(key, ()), new) for key, new in found.items()):
                 for key, new in found.items():
                     edits[key] = (*edits.get(key, ()), *(edit for edit in new if edit not in edits.get(key, ())))
                 count += 1
                 break
     return edits, count
+
+
+def _holds_together(view: View, finding: Finding, fix: Fix) -> bool:
+    """Whether a fix is proven and safe, and was found to hold with the others once they were tried together."""
+    together = view.run.result.together
+    if together is None:
+        return fix.applicability == "safe" and fix.proven
+    return any(owner is finding and held is fix for owner, held in together.fixes)
 
 
 def _collide(taken: tuple[Edit, ...], new: tuple[Edit, ...]) -> bool:

@@ -107,10 +107,11 @@ def fix_label(fix: Fix) -> str:
         return f"{fix.title} (check first: {fix.reason})"
     if fix.verified is None:
         return fix.title
-    return f"{fix.title} ({_outcome(fix.verified)})"
+    return f"{fix.title} ({outcome_label(fix.verified)})"
 
 
-def _outcome(tried: Verification) -> str:
+def outcome_label(tried: Verification) -> str:
+    """`measured: this forward 9.8x faster, outputs equal`."""
     match tried.outcome:
         case "equal" if tried.speedup is not None:
             return f"measured: this forward {format_factor(tried.speedup)} faster, outputs equal"
