@@ -19,10 +19,10 @@ MOST_POINTS = 2_000
 
 
 def timeline(locator: Locator, times: list[int], host: list[tuple], device: list[tuple]) -> dict:
-    """`host` holds `(start, end, row)` and `device` rows as they are sent, both with absolute times."""
+    """`host` and `device` rows begin with an absolute start and end; those of the device end with their launch."""
     origin = times[0]
-    lines = _lines(locator, times)
-    kinds: dict[str, list] = {"lines": lines, "host": host, "device": device}
+    device = [(*row[:-1], row[-1] - origin) for row in device]
+    kinds: dict[str, list] = {"lines": _lines(locator, times), "host": host, "device": device}
     kept: dict[str, list] = {}
     left_out: dict[str, list[int]] = {}
     for (kind, rows), room in zip(kinds.items(), _rooms(list(map(len, kinds.values()))), strict=True):
