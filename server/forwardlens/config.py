@@ -132,11 +132,11 @@ def _only(entries: Mapping[str, EntryConfig]) -> str | None:
 
 
 def _is_entry(text: str) -> bool:
-    return ":" in text or text.endswith(".py")
+    return ":" in text or text.endswith(".py") or text.startswith("-m ")
 
 
 def _unknown_entry(entry: str, entries: Mapping[str, EntryConfig]) -> str:
-    forms = "file.py:name, package.module:name, script.py or tests/test_x.py::test_y"
+    forms = "file.py:name, package.module:name, script.py, -m package.module or tests/test_x.py::test_y"
     configured = f"; {nearest(entry, entries)}" if entries else ""
     return f"'{entry}' is neither a configured entry nor of the form {forms}{configured}"
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from forwardlens.attribution.attribute import attribute
+from forwardlens.attribution.attribute import IN_PLACE, attribute
 from forwardlens.config import Settings
 from forwardlens.fixes import trial
 from forwardlens.model import Finding, Fix, Profile, RunError
@@ -71,7 +71,7 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
 
     Raises `RunFailedError` if the worker dies or `cancelled` is set.
     """
-    if not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
+    if _in_place(result) or not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
         return result
     findings: list[Finding] = []
     rejected = list(result.rejected)
@@ -137,7 +137,7 @@ def _fix_round(
     """Fixes of one result that hold on top of each other, those that failed, and the texts they give."""
     chosen: list[tuple[Finding, Fix]] = []
     refused: list[tuple[Finding, Fix]] = []
-    candidates = list(_candidates(result, rules, unsafe))
+    candidates = [] if _in_place(result) else list(_candidates(result, rules, unsafe))
     if not candidates:
         return [], [], {}
     with _pool.worker(result.request, on_progress, cancelled) as worker:
@@ -148,6 +148,11 @@ def _fix_round(
             if tried is not None:
                 (chosen if trial.is_kept(tried) else refused).append((finding, tried))
         return chosen, refused, stack.texts
+
+
+def _in_place(result: Result) -> bool:
+    """Whether the forward could not be repeated, so that no edit can be run against it."""
+    return any(error.kind == IN_PLACE for error in result.profile.errors)
 
 
 def _candidates(result: Result, rules: frozenset[str] | None, unsafe: bool) -> Iterator[tuple[Finding, Fix]]:

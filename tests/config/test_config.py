@@ -9,7 +9,7 @@ import pytest
 from forwardlens.config import ConfigError, EntryConfig, Settings, entry_candidates, load_settings, resolve_entry
 
 RULES = ("cat-in-loop", "embedding-in-loop", "masking-in-loop")
-FORMS = "file.py:name, package.module:name, script.py or tests/test_x.py::test_y"
+FORMS = "file.py:name, package.module:name, script.py, -m package.module or tests/test_x.py::test_y"
 ENTRY_FILE = "import torch\n\n\ndef {name}():\n    return torch.nn.Linear(2, 2), (torch.ones(2),)\n"
 
 

@@ -27,6 +27,8 @@ from forwardlens.model import (
 _MS = 1e6
 # The clock's own cost is measured, not guessed; if removing it misses the untraced time by more, say so.
 GOOD_CORRECTION = (0.8, 1.25)
+# The kind of note that a run carries whose forward cannot be repeated.
+IN_PLACE = "in-place"
 
 
 def attribute(recording: Recording, entry: str) -> Profile:
@@ -197,7 +199,13 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
         yield RunError(
             "truncated", "the forward runs more operators than one profile holds; what came after is not broken down"
         )
-    if not _is_deterministic(recording):
+    if reason := recording.get("in_place"):
+        yield RunError(
+            IN_PLACE,
+            f"{recording['described']} cannot be repeated: {reason}; so the program's own calls were measured, once "
+            "each, and no fix can be tried",
+        )
+    elif not _is_deterministic(recording):
         yield RunError(
             "not-deterministic",
             "the forward ran other operators from one run to the next; counts and costs are medians over the runs",

@@ -1,12 +1,12 @@
 """What a worker sends: one measured forward, before anything is interpreted.
 
 Times are nanoseconds. Places, functions, names and shapes are indices into the lists of the same name; -1 stands for
-everything outside user code.
+everything outside user code. `in_place` is why the forwards are the program's own calls and not replays of one.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 OUTSIDE = -1
 WAITING = -2
@@ -92,3 +92,4 @@ class Recording(TypedDict):
     texts: dict[str, str]
     truncated: bool
     stopped: bool
+    in_place: NotRequired[str]

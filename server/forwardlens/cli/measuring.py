@@ -53,12 +53,19 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     @click.pass_obj
     def collect(arguments: tuple[str, ...], **values: Any) -> None:
+        module = values.pop("module")
+        if module is not None and values["entry"] is not None:
+            raise click.UsageError(
+                f"-m {module} is an ENTRY; leave out '{values['entry']}', or put -- before arguments"
+            )
         values["arguments"] = arguments
+        values["entry"] = values["entry"] if module is None else f"-m {module}"
         command(MeasureOptions(**{item.name: values.pop(item.name) for item in fields(MeasureOptions)}), **values)
 
     options = (
         click.argument("entry", required=False),
-        click.option("--target", metavar="CLASS[.METHOD]", help="Whose forward to profile."),
+        click.option("-m", "module", metavar="MODULE", help="In place of ENTRY: a module to run, as with python -m."),
+        click.option("--target", metavar="TARGET", help="Class, Class.method, model.path.to.module or file.py:line."),
         click.option("--python", metavar="PATH", help="The interpreter that has torch and your code's packages."),
         click.option("--device", metavar="DEVICE", help="Where the model and its inputs go: cpu, cuda, cuda:1, ..."),
         click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),

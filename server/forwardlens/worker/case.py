@@ -3,22 +3,31 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import ambient
+from .ambient import Ambient
 from .failures import Failure
+from .targets import Target
+from .values import copy_tensors, map_tensors, tensors
+
+if TYPE_CHECKING:
+    from .replay import Original
+
+__all__ = ["Case", "copy_tensors", "from_result", "map_tensors", "tensors"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`call(*args, **kwargs)` is one forward. `module` is the module it belongs to, if it is one.
+    """`call(*args, **kwargs)` under `ambient` is one forward. `module` is the module it belongs to, if it is one.
 
-    `described` completes the sentence "... while running": "`build()` of model.py". `factory` is the entry function
-    that made the case, if one did.
+    `described` completes the sentence "... while running": "`build()` of model.py". `wanted` is what `target` stands
+    for. `original` is the call of the user's program that this repeats, `factory` the entry function that made the
+    case, where there was one.
     """
 
     call: Callable[..., Any]
@@ -27,20 +36,25 @@ class Case:
     module: torch.nn.Module | None = None
     described: str = "the entry"
     target: str | None = None
+    wanted: Target | None = None
+    ambient: Ambient = field(default_factory=ambient.now)
+    original: Original | None = None
     factory: Callable[..., Any] | None = None
 
     def run(self) -> Any:
         return self.call(*self.args, **self.kwargs)
 
     def with_fresh_inputs(self) -> Case:
-        """The same case on copies of its input tensors, for forwards that write to them."""
-        return replace(self, args=copy_tensors(self.args), kwargs=copy_tensors(self.kwargs))
+        """The same case on copies of its inputs, for forwards that write to them. Raises `Uncopyable`."""
+        args, kwargs = copy_tensors((self.args, self.kwargs))
+        return replace(self, args=args, kwargs=kwargs)
 
     def to(self, device: torch.device) -> Case:
+        """The same case with its module and its inputs on `device`. Raises `Uncopyable`."""
         if self.module is not None:
             self.module.to(device)
-        move = lambda tensor: tensor.to(device)  # noqa: E731
-        return replace(self, args=map_tensors(move, self.args), kwargs=map_tensors(move, self.kwargs))
+        args, kwargs = map_tensors(lambda tensor: tensor.to(device), (self.args, self.kwargs))
+        return replace(self, args=args, kwargs=kwargs)
 
 
 def from_result(result: Any, described: str) -> Case:
@@ -51,13 +65,10 @@ def from_result(result: Any, described: str) -> Case:
     if isinstance(result, (tuple, list)) and result and callable(result[0]) and len(result) in (2, 3):
         model, args = result[0], result[1]
         kwargs = result[2] if len(result) == 3 else {}
-        if isinstance(args, torch.Tensor) or not isinstance(args, (tuple, list, dict)):
-            args = (args,)
-        if isinstance(args, dict) and not kwargs:
-            args, kwargs = (), args
+        args, kwargs = _arguments(args, kwargs)
         if isinstance(kwargs, dict):
             module = model if isinstance(model, torch.nn.Module) else None
-            return Case(model, tuple(args), dict(kwargs), module, described)
+            return Case(model, args, kwargs, module, described)
     if callable(result):
         return Case(result, module=result if isinstance(result, torch.nn.Module) else None, described=described)
     raise Failure(
@@ -66,88 +77,14 @@ def from_result(result: Any, described: str) -> Case:
     )
 
 
-def select_target(case: Case, target: str | None) -> Case:
-    """The case narrowed to the first call of `Class` or `Class.method` inside it, on the inputs that call gets."""
-    if target is None:
-        return case
-    class_name, _, method = target.partition(".")
-    method = method or "forward"
-    if case.module is not None and _is_called(case.module, class_name) and method == "forward":
-        return replace(case, target=target)
-    if case.module is None:
-        raise Failure("usage", f"{case.described} gives no module, so there is no `{class_name}` in it to profile")
-    candidates = [module for module in case.module.modules() if _is_called(module, class_name)]
-    if not candidates:
-        names = sorted({type(module).__name__ for module in case.module.modules()})
-        known = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise Failure("usage", f"{case.described} has no module of class `{class_name}`; it has {known}")
-    call = _first_call(case, candidates, method)
-    if call is None:
-        raise Failure("usage", f"`{class_name}.{method}` is never called by the forward of {case.described}")
-    module, args, kwargs = call
-    run = module if method == "forward" else getattr(module, method)
-    return Case(run, args, kwargs, module, case.described, target, case.factory)
-
-
-def _is_called(module: torch.nn.Module, name: str) -> bool:
-    return any(base.__name__ == name for base in type(module).__mro__[:-2])
-
-
-def _first_call(case: Case, modules: list[torch.nn.Module], method: str):
-    seen: list[tuple[torch.nn.Module, tuple, dict]] = []
-
-    def record(module):
-        original = getattr(module, method)
-
-        def recorder(*args, **kwargs):
-            if not seen:
-                seen.append((module, copy_tensors(args), copy_tensors(kwargs)))
-            return original(*args, **kwargs)
-
-        return recorder
-
-    with contextlib.ExitStack() as undo:
-        for module in modules:
-            module.__dict__[method] = record(module)
-            undo.callback(module.__dict__.pop, method)
-        case.run()
-    return seen[0] if seen else None
-
-
-def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
-    """`value` with `function` applied to each tensor in its nested tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, tuple):
-        parts = [map_tensors(function, part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if isinstance(value, list):
-        return [map_tensors(function, part) for part in value]
-    if type(value) is dict:
-        return {key: map_tensors(function, part) for key, part in value.items()}
-    return value
-
-
-def copy_tensors(value: Any) -> Any:
-    def copy(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-
-    return map_tensors(copy, value)
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in nested tuples, lists, dicts and objects that act like mappings or hold fields."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from tensors(part)
-    elif hasattr(value, "keys") and hasattr(value, "__getitem__"):
-        for key in list(value.keys()):
-            yield from tensors(value[key])
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            yield from tensors(getattr(value, name))
+def _arguments(args: Any, kwargs: Any) -> tuple[tuple, Any]:
+    """A mapping of a model library stands for keyword arguments, as `model(**batch)`; what is no plain tuple or list
+    is one argument.
+    """
+    is_plain = type(args) in (tuple, list)
+    if not is_plain and hasattr(args, "keys") and hasattr(args, "__getitem__") and not kwargs:
+        return (), {key: args[key] for key in args.keys()}
+    return (tuple(args) if is_plain else (args,)), dict(kwargs) if hasattr(kwargs, "keys") else kwargs
 
 
 def _describe(value: Any) -> str:

@@ -143,6 +143,8 @@ class Locator:
         finally:
             sys.settrace(previous)
             del self._stack[1:]
+            # One that was cut off between its start and its end cannot be started again.
+            self._mark = torch._C._profiler._RecordFunctionFast(MARK)
             self._leave_mark(OUTSIDE, OUTSIDE, UNCOUNTED)
 
     def _leave_mark(self, place: int, entry: int, instruction: int) -> None:

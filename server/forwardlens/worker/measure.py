@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from .limits import DEFAULT_S, Limit, peak_memory
 from .locate import Locations, Locator
 from .overlay import Overlay
 from .usercode import UserCode
+from .values import Uncopyable, fingerprint
 
 # Timing and clock take turns until the budget is spent, between these numbers of turns; a slow forward gets fewer.
 LEAST_RUNS, MOST_RUNS = 7, 60
@@ -30,6 +31,8 @@ PROFILE_BUDGET_S = 1.0
 # Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
 TRACED_SLOWDOWN = 6
 MOST_PROFILED = 3
+# To warm up, to profile, to time and to clock.
+LEAST_CALLS_IN_LOOP = 4
 # What bounds a profile: expressions run by user code, and time and memory for library code that runs without any.
 MOST_MARKS = 100_000
 MOST_PROFILE_BYTES = 128 << 20
@@ -42,7 +45,8 @@ PART_S = 10.0
 def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, channel: Channel) -> dict:
     """A recording of one case as plain data; the server's `attribution/recording.py` describes its fields."""
     device = choose_device(case, request.get("device"))
-    case = case.to(device)
+    if request.get("device"):
+        case = case.to(device)
     bench = _Bench(Runner(case, request.get("backward", False)), device, is_user, channel)
 
     channel.progress("warm-up", "Warming up")
@@ -51,14 +55,40 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
         first = timing.time_once(bench.run.look, bench.synchronize)
     passes = bench.in_part(min(seconds, PART_S)) if limit.reached else bench.whole(first, request)
     if request.get("save_trace"):
-        _save_trace(bench.run, device, bench.synchronize, request["save_trace"])
+        _save_trace(bench.run.prepare(), device, bench.synchronize, request["save_trace"])
+    peak = None if limit.reached else _peak_memory(bench.run, device, bench.synchronize)
+    return {**_described(case, bench, overlay, passes), "peak_memory_bytes": peak}
+
+
+class ProgramEnded(Exception):
+    """The program makes no more forwards."""
+
+
+# A measurement that asks for one forward after the other and gets each from whoever drives it.
+Passes = Generator[None, Callable[[], Any], dict]
+
+
+def measure_in_loop(case: Case, request: dict, is_user: UserCode, overlay: Overlay, channel: Channel) -> Passes:
+    """The recording of forwards that the program itself makes, for a case that cannot be replayed.
+
+    Each `yield` asks for the program's next forward. Ends by itself, or in part when `ProgramEnded` is thrown in.
+    Raises `Failure` if the program made too few calls.
+    """
+    channel.progress("time", "Measuring the calls that the program makes")
+    bench = _Bench(Runner(case, backward=False, repeats=False), choose_device(case, None), is_user, channel)
+    passes = yield from bench.in_loop(request.get("save_trace"))
+    with case.ambient.entered():
+        return {**_described(case, bench, overlay, passes), "peak_memory_bytes": None}
+
+
+def _described(case: Case, bench: _Bench, overlay: Overlay, passes: dict) -> dict:
+    """The passes with what they were made on."""
     used = {function[0] for function in bench.locations.functions}
     return {
-        "environment": environment.describe(device, bool(case.module is not None and case.module.training)),
+        "environment": environment.describe(bench.device, bool(case.module is not None and case.module.training)),
         "target": case.target,
         "described": case.described,
         "grad": _grad_use(case, bench.run, passes["names"]),
-        "peak_memory_bytes": None if limit.reached else _peak_memory(bench.run, device, bench.synchronize),
         "functions": bench.locations.functions,
         "places": bench.locations.places,
         "texts": {path: overlay.text(path) for path in sorted(used) if os.path.isfile(path)},
@@ -70,7 +100,7 @@ class _Bench:
     """The passes over one case, and what they share."""
 
     def __init__(self, run: Runner, device: torch.device, is_user: UserCode, channel: Channel) -> None:
-        self.run, self._device, self._is_user, self._channel = run, device, is_user, channel
+        self.run, self.device, self._is_user, self._channel = run, device, is_user, channel
         self.synchronize = timing.synchronizer(device)
         self.locations = Locations()
 
@@ -122,18 +152,48 @@ class _Bench:
             self.synchronize()
         collector, truncated, last = Collector(), False, False
         while not last:
-            forward = self.run.prepare()
-            locator = Locator(self.locations, self._is_user, MOST_MARKS)
-            with profile(**_profiler_options(self._device)) as profiler:
-                with Limit(PROFILE_LIMIT_S, _memory_bound(one)) as limit:
-                    locator.run(forward)
-                self.synchronize()
-            done = len(collector.iterations) + 1
-            last = done >= planned or len(locator.marks) * (done + 1) > MOST_MARKS
-            # The last one shows the timeline: the machine has settled by then.
-            collector.add(profiler.kineto_results, locator, keep_timeline=last)
-            truncated = truncated or locator.full or limit.reached
+            last, cut = self._profile_one(collector, self.run.prepare(), one, planned)
+            truncated = truncated or cut
         return {**collector.rows(), "truncated": truncated}
+
+    def _profile_one(
+        self, collector: Collector, forward: Callable[[], Any], one: float, planned: int
+    ) -> tuple[bool, bool]:
+        """Profile a forward of `one` nanoseconds; whether it was the last one, and whether it was cut off."""
+        locator = Locator(self.locations, self._is_user, MOST_MARKS)
+        with profile(**_profiler_options(self.device)) as profiler:
+            with Limit(PROFILE_LIMIT_S, _memory_bound(one)) as limit:
+                locator.run(forward)
+            self.synchronize()
+        done = len(collector.iterations) + 1
+        last = done >= planned or len(locator.marks) * (done + 1) > MOST_MARKS
+        # The last one shows the timeline: the machine has settled by then. A program may end before it.
+        collector.add(profiler.kineto_results, locator, keep_timeline=last or not self.run.repeats)
+        return last, locator.full or limit.reached
+
+    def in_loop(self, trace: str | None) -> Passes:
+        """One pass over each forward that the program itself makes, in turns, until there are enough or no more."""
+        line_ns, call_ns = event_costs()
+        clock = LineClock(self._is_user)
+        collector, truncated, last = Collector(), False, False
+        wall: list[int] = []
+        rows: list[list] = []
+        try:
+            self.run.note((yield)())
+            while len(wall) < LEAST_RUNS:
+                if not last:
+                    last, cut = self._profile_one(collector, (yield), statistics.median(wall or [0]), MOST_PROFILED)
+                    truncated = truncated or cut
+                wall.append(timing.time_once((yield), self.synchronize))
+                clock.run((yield), self.synchronize)
+                rows.append(clock.take(self.locations))
+            if trace:
+                _save_trace((yield), self.device, self.synchronize, trace)
+        except ProgramEnded:
+            if not rows:
+                raise Failure("entry", f"it is called fewer than {LEAST_CALLS_IN_LOOP} times") from None
+        clocked = {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
+        return {"stopped": False, "wall_ns": wall, "clock": clocked, **collector.rows(), "truncated": truncated}
 
 
 def _memory_bound(one: float) -> int | None:
@@ -172,18 +232,24 @@ def _usable_device(name: str) -> torch.device:
 
 
 class Runner:
-    """Runs the case, on fresh copies of its inputs where it writes to them."""
+    """Runs the case, on fresh copies of its inputs where it writes to them.
 
-    def __init__(self, case: Case, backward: bool) -> None:
-        self._case, self._backward = case, backward
-        self._inputs = list(tensors((case.args, case.kwargs)))
-        self._versions = _versions(self._inputs)
-        self._kept = case.with_fresh_inputs()
+    Raises `Failure` if they cannot be copied.
+    """
+
+    def __init__(self, case: Case, backward: bool, repeats: bool = True) -> None:
+        self._case, self._backward, self.repeats = case, backward, repeats
+        self._before = fingerprint((case.args, case.kwargs))
+        try:
+            self._kept = case.with_fresh_inputs()
+        except Uncopyable as error:
+            raise Failure("entry", f"the inputs that {case.described} gives hold {error}; {_MAKE_THEM}") from None
         self.copy_inputs = False
         self.output_requires_grad = self.output_is_inference = False
 
     def inputs_written(self) -> bool:
-        return _versions(self._inputs) != self._versions
+        """Whether the forward changed its inputs: a tensor, or what holds tensors, such as a cache that grows."""
+        return fingerprint((self._case.args, self._case.kwargs)) != self._before
 
     def prepare(self) -> Callable[[], Any]:
         """A forward ready to be timed; copying inputs happens here, outside the measurement."""
@@ -192,13 +258,15 @@ class Runner:
 
     def look(self) -> None:
         """One forward, of whose output only the facts are kept: the output itself may hold a whole graph."""
-        output = self.prepare()()
-        self.output_requires_grad = any(t.requires_grad for t in tensors(output))
-        self.output_is_inference = any(t.is_inference() for t in tensors(output))
+        self.note(self.prepare()())
+
+    def note(self, output: Any) -> None:
+        found = tensors(output)
+        self.output_requires_grad = any(t.requires_grad for t in found)
+        self.output_is_inference = any(t.is_inference() for t in found)
 
 
-def _versions(inputs) -> list[int | None]:
-    return [None if tensor.is_inference() else tensor._version for tensor in inputs]
+_MAKE_THEM = "return a callable that makes them anew, such as `lambda: model(batches())`"
 
 
 def _run_backward(output: Any) -> Any:
@@ -219,10 +287,10 @@ def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
     return runs >= MOST_RUNS or elapsed_s > TIMING_BUDGET_S
 
 
-def _save_trace(run, device, synchronize, path: str) -> None:
+def _save_trace(forward: Callable[[], Any], device, synchronize, path: str) -> None:
     """One forward under the profiler with stacks, as a Chrome trace; apart from what is measured, stacks cost."""
     with profile(**_profiler_options(device), with_stack=True) as profiler:
-        run.prepare()()
+        forward()
         synchronize()
     try:
         profiler.export_chrome_trace(path)
@@ -232,7 +300,7 @@ def _save_trace(run, device, synchronize, path: str) -> None:
 
 def _grad_use(case: Case, run: Runner, names: list[str]) -> dict:
     return {
-        "grad_enabled": torch.is_grad_enabled(),
+        "grad_enabled": case.ambient.grad,
         "inference_mode": run.output_is_inference,
         "training": bool(case.module is not None and case.module.training),
         "outputs_require_grad": run.output_requires_grad,

@@ -9,6 +9,7 @@ import io
 import linecache
 import os
 import sys
+import threading
 import tokenize
 from types import CodeType
 
@@ -22,6 +23,8 @@ class Overlay(importlib.abc.MetaPathFinder):
 
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = {normal(path): text for path, text in texts.items()}
+        self._names = {*texts, *self._texts}
+        self._asking = threading.local()
 
     def text(self, path: str) -> str:
         """What `path` stands for: its overlay or its text on disk, with line ends as they are."""
@@ -32,25 +35,41 @@ class Overlay(importlib.abc.MetaPathFinder):
         return compile(self.text(path), path, "exec", dont_inherit=True)
 
     def find_spec(self, fullname, path=None, target=None):
-        if not self._texts:
+        if not self._texts or getattr(self._asking, "others", False):
             return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin and normal(spec.origin) in self._texts:
+        spec = self._found_by_others(fullname, path, target)
+        if spec is not None and spec.has_location and normal(spec.origin) in self._texts:
             spec.loader = self.loader(fullname, spec.origin)
         return spec
+
+    def _found_by_others(self, fullname, path, target):
+        """By whatever finds the project's modules, such as the finder of an editable install."""
+        self._asking.others = True
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                spec = find(fullname, path, target) if find is not None and finder is not self else None
+                if spec is not None:
+                    return spec
+        finally:
+            self._asking.others = False
+        return None
 
     def loader(self, fullname: str, path: str) -> importlib.machinery.SourceFileLoader:
         return _TextLoader(fullname, path, self)
 
     def install(self) -> None:
+        """Come first among the finders, also after another one has put itself in front."""
+        self.remove()
         sys.meta_path.insert(0, self)
-        for path, text in self._texts.items():
+        for path in self._names:
+            text = self._texts[normal(path)]
             linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
     def remove(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        for path in self._texts:
+        for path in self._names:
             linecache.cache.pop(path, None)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Callable
@@ -67,4 +66,4 @@ def _open_session(channel: Channel):
         )
     from .session import Session
 
-    return Session(channel, os.getcwd())
+    return Session(channel)

@@ -9,12 +9,15 @@ import sys
 import torch
 
 from . import entries
-from .case import Case, select_target
+from .case import Case
 from .channel import Channel
 from .failures import Failure
-from .measure import choose_device, measure
+from .loop import Loop
+from .measure import choose_device, measure, measure_in_loop
 from .modules import forget_user_modules
 from .overlay import Overlay
+from .replay import difference
+from .targets import Target
 from .usercode import UserCode, missing_packages
 from .verify import verify
 
@@ -24,9 +27,11 @@ SEED = 0
 class Session:
     """`doing` completes "... while" in messages about the user's exceptions."""
 
-    def __init__(self, channel: Channel, folder: str) -> None:
-        self._channel, self._folder = channel, folder
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._path = list(sys.path)
+        self._overlay = Overlay({})
+        self._loaded = UserCode([], [])
         self.doing = "starting"
 
     def user_code(self, request: dict) -> UserCode:
@@ -51,28 +56,57 @@ class Session:
         overlay = Overlay(request.get("overlays", {}))
         self._channel.progress("load", f"Loading {request['entry']}")
         case = self._load(request, overlay, is_user)
-        self.doing = f"running {case.described}"
-        return measure(case, request, is_user, overlay, self._channel)
+        reason = difference(case, request.get("time_limit"))
+        if reason is None:
+            with case.ambient.entered():
+                return measure(case, request, is_user, overlay, self._channel)
+        return self._measure_in_program(case, reason, request, is_user, overlay)
+
+    def _measure_in_program(self, case: Case, reason: str, request: dict, is_user: UserCode, overlay: Overlay) -> dict:
+        """Measure the program's own calls, for a case that cannot be repeated because of `reason`."""
+        target = case.wanted or Target()
+        if target.is_traced and case.module is None:
+            raise Failure("entry", f"{case.described} cannot be repeated: {reason}; choose a module that calls it")
+        passes = measure_in_loop(case, request, is_user, overlay, self._channel)
+        loop = Loop(case, target, passes)
+        self._begin(request, overlay, is_user)
+        entries.run(request["entry"], request, overlay, loop)
+        try:
+            return {**loop.result(), "in_place": reason}
+        except Failure as failure:
+            raise Failure("entry", f"{case.described} cannot be repeated: {reason}; and {failure.message}") from None
 
     def _verify(self, request: dict) -> dict:
         is_user = self.user_code(request)
         before = self._load(request, Overlay(request["before"]), is_user)
         device = choose_device(before, request.get("device"))
         load_after = lambda: self._load(request, Overlay(request["after"]), is_user).to(device)  # noqa: E731
-        return verify(before.to(device), load_after, device, graph_may_vanish=request["graph_may_vanish"])
+        with before.ambient.entered():
+            if before.original is None:
+                # What a forward imports when it first runs must come from the text before the edit.
+                before.with_fresh_inputs().run()
+            return verify(before.to(device), load_after, device, graph_may_vanish=request["graph_may_vanish"])
 
     def _load(self, request: dict, overlay: Overlay, is_user: UserCode) -> Case:
-        """The entry's case from fresh modules, as if this were the first import of the user's code."""
+        """The entry's case from fresh modules."""
+        self._begin(request, overlay, is_user)
+        case = entries.load(request["entry"], request, overlay)
+        self.doing = f"running {case.described}"
+        return case
+
+    def _begin(self, request: dict, overlay: Overlay, is_user: UserCode) -> None:
+        """As if this were the first time that the user's code is run in this process.
+
+        The overlay stays in place until the next time: a forward may import when it runs.
+        """
         self.doing = f"loading {request['entry']}"
-        forget_user_modules(is_user)
+        for known in (self._loaded, is_user):
+            forget_user_modules(known)
+        self._loaded = is_user
         sys.path[:] = self._path
         sys.argv = [request["entry"], *request.get("arguments", [])]
-        os.chdir(self._folder)
+        os.chdir(request["cwd"])
+        self._overlay.remove()
+        self._overlay = overlay
         overlay.install()
-        try:
-            torch.manual_seed(SEED)
-            case = entries.load(request["entry"], request, overlay)
-            self.doing = f"running {case.described}"
-            return select_target(case, request.get("target"))
-        finally:
-            overlay.remove()
+        torch.manual_seed(SEED)

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from . import timing
-from .case import Case, copy_tensors, from_result, select_target, tensors
+from .case import Case, copy_tensors, from_result, tensors
 from .compare import Comparison, Difference, random_state, same_memory, seed, state
 from .limits import Limit
 from .variants import Variant, variants
+from .watch import select_target
 
 CALLS = 2
 LEAST_PAIRS, MOST_PAIRS, TIMING_BUDGET_S, LONGEST_RACE_S = 10, 40, 0.6, 4.0
@@ -161,7 +162,7 @@ def _varied(case: Case, variant: Variant, device: torch.device) -> Case:
     if variant.arguments and case.factory is not None:
         seed(0)
         made = from_result(case.factory(**dict(variant.arguments)), case.described)
-        case = select_target(made, case.target).to(device)
+        case = select_target(made, case.wanted).to(device)
     return variant.change(case).with_fresh_inputs()
 
 

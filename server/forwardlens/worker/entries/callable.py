@@ -7,19 +7,18 @@ import difflib
 import importlib
 import inspect
 import os
-import sys
 from dataclasses import replace
 from types import ModuleType
 
 from ..case import Case, from_result
 from ..failures import Failure
-from ..modules import import_file
+from ..modules import import_file, search
 from ..overlay import Overlay
 
 
 def accepts(entry: str) -> bool:
     place, colon, name = entry.rpartition(":")
-    return bool(colon and place) and "::" not in entry and name.isidentifier()
+    return bool(colon and place) and "::" not in entry and not entry.startswith("-m ") and name.isidentifier()
 
 
 def load(entry: str, request: dict, overlay: Overlay) -> Case:
@@ -36,15 +35,22 @@ def load(entry: str, request: dict, overlay: Overlay) -> Case:
     return replace(case, factory=factory)
 
 
+def run(entry: str, request: dict, overlay: Overlay, watch) -> str:
+    """The forward again and again, for targets inside it that cannot be run by themselves."""
+    case = load(entry, request, overlay)
+    with case.ambient.entered(), watch:
+        while not watch.is_done:
+            case.with_fresh_inputs().run()
+    return "was run"
+
+
 def _import(place: str, workspace: str, overlay: Overlay) -> ModuleType:
     if place.endswith(".py") or os.sep in place or "/" in place:
         path = os.path.abspath(os.path.join(workspace, place))
         if not os.path.isfile(path):
             raise Failure("usage", f"there is no file {place} in {workspace}")
-        return import_file(path, overlay)
-    for folder in (workspace, os.path.join(workspace, "src")):
-        if os.path.isdir(folder) and folder not in sys.path:
-            sys.path.insert(0, folder)
+        return import_file(path, workspace, overlay)
+    search(workspace, workspace=workspace)
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:

@@ -5,44 +5,38 @@ from __future__ import annotations
 
 import os
 import sys
-import types
 
-from ..case import Case
 from ..failures import Failure
+from ..modules import imports, module_name, search
 from ..overlay import Overlay
-from ..watch import Watch
+from ..program import run_as_main
+from . import module
 
 
 def accepts(entry: str) -> bool:
-    return entry.endswith(".py")
+    return entry.endswith(".py") and not module.accepts(entry)
 
 
-def load(entry: str, request: dict, overlay: Overlay) -> Case:
+def run(entry: str, request: dict, overlay: Overlay, watch) -> str:
     path = os.path.abspath(os.path.join(request["workspace"], entry))
     if not os.path.isfile(path):
         raise Failure("usage", f"there is no file {entry} in {request['workspace']}")
-    name = os.path.basename(path)
-    watch = Watch(request)
-    exit_code = _run_as_main(path, overlay, watch)
-    case = watch.costliest(name)
-    if case is None:
-        ended = "ran to its end" if exit_code is None else f"exited with {exit_code!r}"
-        raise Failure("entry", f"{name} {ended} without calling a module; give an entry as {entry}:function")
-    return case
-
-
-def _run_as_main(path: str, overlay: Overlay, watch: Watch) -> object:
-    """Run a file like `python file` does; what it gave to `sys.exit`, if it did."""
-    main = types.ModuleType("__main__")
-    main.__file__ = path
-    saved_main, saved_argv = sys.modules["__main__"], sys.argv
-    sys.modules["__main__"], sys.argv = main, [path, *sys.argv[1:]]
-    sys.path.insert(0, os.path.dirname(path))
+    text = overlay.text(path)
+    if any(dots for dots, _ in imports(text)):
+        # Python cannot run such a file by its path, only as a module of its package.
+        root, name = module_name(path, request["workspace"], overlay)
+        search(root, workspace=request["workspace"])
+        return module.run(f"{module.PREFIX}{name}", request, overlay, watch)
+    search(os.path.dirname(path), workspace=request["workspace"])
+    sys.argv[0] = path
     try:
-        with watch:
-            exec(overlay.compile(path), main.__dict__)
-    except SystemExit as ended:
-        return ended.code
-    finally:
-        sys.modules["__main__"], sys.argv = saved_main, saved_argv
-    return None
+        return run_as_main(overlay.compile(path), {"__file__": path}, watch, request["workspace"])
+    except NameError as error:
+        if "get_ipython" in str(error):
+            raise Failure(
+                "entry",
+                f"{entry} was exported from a notebook and calls get_ipython(), which only IPython has; "
+                "delete its magic commands, or give a function of it as {entry}:function",
+                path,
+            ) from None
+        raise
