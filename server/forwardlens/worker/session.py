@@ -80,12 +80,13 @@ class Session:
         is_user = self.user_code(request)
         before = self._load(request, Overlay(request["before"]), is_user)
         device = choose_device(before, request.get("device"))
-        load_after = lambda: self._load(request, Overlay(request["after"]), is_user).to(device)  # noqa: E731
+        placed = lambda case: case.to(device) if request.get("device") else case  # noqa: E731
+        load_after = lambda: placed(self._load(request, Overlay(request["after"]), is_user))  # noqa: E731
         with before.ambient.entered():
             if before.original is None:
                 # What a forward imports when it first runs must come from the text before the edit.
                 before.with_fresh_inputs().run()
-            return verify(before.to(device), load_after, device, graph_may_vanish=request["graph_may_vanish"])
+            return verify(placed(before), load_after, device, graph_may_vanish=request["graph_may_vanish"])
 
     def _load(self, request: dict, overlay: Overlay, is_user: UserCode) -> Case:
         """The entry's case from fresh modules."""
