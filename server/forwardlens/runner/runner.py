@@ -61,7 +61,7 @@ def _fields(request: RunRequest) -> dict[str, Any]:
     return {
         "entry": request.entry,
         "workspace": str(request.workspace.resolve()),
-        "cwd": str((request.cwd or request.workspace).resolve()),
+        "folder": str((request.cwd or request.workspace).resolve()),
         "target": request.target,
         "device": request.device,
         "iterations": request.iterations,

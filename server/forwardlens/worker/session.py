@@ -106,7 +106,7 @@ class Session:
         self._loaded = is_user
         sys.path[:] = self._path
         sys.argv = [request["entry"], *request.get("arguments", [])]
-        os.chdir(request["cwd"])
+        os.chdir(request["folder"])
         self._overlay.remove()
         self._overlay = overlay
         overlay.install()
