@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 NODE   := $(BIN)/python scripts/node.py
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check format docs bench corpus editor vsix clean
+.PHONY: help setup demo test check format docs bench corpus programs editor vsix clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -59,6 +59,9 @@ bench: setup $(VENV)/.bench  ## ratios against other tools, into docs/benchmarks
 
 corpus: setup  ## real faults and look-alikes from ../shared/cases, totals into docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.corpus
+
+programs: setup  ## every safe fix of 2,000 random programs against the original, on many inputs
+	FORWARDLENS_PROGRAMS=2000 $(PYTEST) tests/fixes/test_random_programs.py -s
 
 editor: setup  ## code-server for the tests in a real VS Code, into .cache/
 	$(BIN)/python scripts/editor.py install

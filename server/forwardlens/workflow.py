@@ -112,8 +112,8 @@ def fix_all(
     applied: list[tuple[Finding, Fix]] = []
     rejected: list[tuple[Finding, Fix]] = []
     for _ in range(MOST_ROUNDS):
-        chosen, refused, texts = _fix_round(current, rules, unsafe, on_progress, cancelled)
-        rejected += [(finding, fix) for finding, fix in refused if not _is_known(finding, fix, rejected)]
+        # What fails beside others may hold in a later round, so the last one says what is rejected.
+        chosen, rejected, texts = _fix_round(current, rules, unsafe, on_progress, cancelled)
         if not chosen:
             break
         applied += chosen
@@ -164,10 +164,6 @@ def _candidates(result: Result, rules: frozenset[str] | None, unsafe: bool) -> I
             if fix.applicability == "safe" or (unsafe and fix.applicability == "unsafe"):
                 yield finding, fix
                 break
-
-
-def _is_known(finding: Finding, fix: Fix, refused: list[tuple[Finding, Fix]]) -> bool:
-    return any((f.rule, x.title) == (finding.rule, fix.title) for f, x in refused)
 
 
 def _source(path: str, text: str) -> SourceText:
