@@ -45,6 +45,12 @@ export interface Options {
   /** Files of the workspace by relative path; `workspaceFrom` is copied first. */
   readonly files?: Readonly<Record<string, string>>;
   readonly workspaceFrom?: string;
+  /** Names of folders of `files` that are opened together, each a root of its own. */
+  readonly roots?: readonly string[];
+  /** Stand-ins under tests/e2e/extensions that are installed beside the VSIX. */
+  readonly extensions?: readonly string[];
+  /** The PATH of the editor, if not the one of the tests. */
+  readonly path?: string;
   readonly settings?: Readonly<Record<string, unknown>>;
   /** `ask`: as a user meets a new folder. `granted`: trust is no matter of this test. */
   readonly trust: "ask" | "granted";
@@ -60,11 +66,13 @@ export async function withEditor(
   const workspace = join(home, "workspace");
   await fillWorkspace(workspace, options);
   await writeSettings(home, options);
-  const server = await startCodeServer(home, await installedExtensions());
+  const opened =
+    options.roots === undefined ? { folder: workspace } : { workspace: await listRoots(home, options.roots) };
+  const server = await startCodeServer(home, await installedExtensions(options.extensions ?? []), options.path);
   let browser: Browser | undefined;
   try {
     browser = await startBrowser();
-    const editor = await Editor.open(browser, server.address, workspace, name);
+    const editor = await Editor.open(browser, server.address, workspace, name, opened);
     try {
       await use(editor);
     } catch (problem) {
@@ -89,10 +97,16 @@ export class Editor {
     this.#name = name;
   }
 
-  static async open(browser: Browser, address: string, workspace: string, name: string): Promise<Editor> {
+  static async open(
+    browser: Browser,
+    address: string,
+    workspace: string,
+    name: string,
+    opened: Readonly<Record<string, string>>,
+  ): Promise<Editor> {
     const page = await browser.newPage({ viewport: { width: 1400, height: 860 } });
     page.setDefaultTimeout(SLOW_MS);
-    await page.goto(`${address}/?folder=${encodeURIComponent(workspace)}`);
+    await page.goto(`${address}/?${new URLSearchParams(opened)}`);
     await page.locator(".monaco-workbench").waitFor();
     return new Editor(page, workspace, name);
   }
@@ -165,6 +179,17 @@ export class Editor {
     });
   }
 
+  /** A row of the list that is open. */
+  pickRow(text: string | RegExp): Locator {
+    return this.page.locator(".quick-input-list .monaco-list-row", { hasText: text });
+  }
+
+  /** What the workspace's own settings say. */
+  async settings(): Promise<Record<string, unknown>> {
+    const path = join(this.workspace, ".vscode", "settings.json");
+    return existsSync(path) ? JSON.parse((await readFile(path, "utf8")) || "{}") : {};
+  }
+
   notification(text: string | RegExp): Locator {
     return this.page.locator(".notification-toast", { hasText: text });
   }
@@ -172,6 +197,24 @@ export class Editor {
   /** The notification of a run in progress. */
   progress(): Locator {
     return this.notification("ForwardLens").filter({ has: this.page.getByRole("button", { name: "Cancel" }) });
+  }
+
+  /** Waits until the language status of the active file says something, and leaves it open. */
+  async languageStatus(text: RegExp): Promise<void> {
+    const item = this.page.locator("[id='status.languageStatus']");
+    await item.waitFor();
+    const hover = this.page.locator(".hover-language-status", { hasText: text });
+    await until(`the language status ${text}`, async () => {
+      await this.page.mouse.move(700, 20);
+      await item.hover();
+      return hover
+        .first()
+        .waitFor({ timeout: 2_000 })
+        .then(
+          () => true,
+          () => undefined,
+        );
+    });
   }
 
   /** The marker on the exact expression. */
@@ -241,7 +284,7 @@ export class Editor {
 }
 
 /** What the extension and the editor's part that runs it have logged. */
-async function logs(home: string): Promise<string> {
+export async function logs(home: string): Promise<string> {
   const files = await readdir(join(home, "user", "logs"), { recursive: true });
   const telling = files.filter((file) => /(ForwardLens|remoteexthost)\.log$/.test(file));
   const texts = telling.map(async (file) => `--- ${file}\n${await readFile(join(home, "user", "logs", file), "utf8")}`);
@@ -291,25 +334,48 @@ async function writeSettings(home: string, { settings = {}, trust }: Options): P
   }
 }
 
-/** A folder with the built VSIX installed; kept for as long as the VSIX stays the same. */
-async function installedExtensions(): Promise<string> {
+/** The file that names the roots of a workspace. */
+async function listRoots(home: string, roots: readonly string[]): Promise<string> {
+  const path = join(home, "workspace", "all.code-workspace");
+  await writeFile(path, JSON.stringify({ folders: roots.map((root) => ({ path: root })) }));
+  return path;
+}
+
+/** A folder with the built VSIX and the stand-ins installed; kept for as long as the VSIX stays the same. */
+async function installedExtensions(standIns: readonly string[]): Promise<string> {
   const vsix = await findVsix();
   const digest = createHash("sha256")
     .update(await readFile(vsix))
     .digest("hex")
     .slice(0, 16);
-  const folder = join(ROOT, ".cache", "e2e", digest);
+  const all = join(ROOT, ".cache", "e2e", digest);
+  const folder = join(all, ["forwardlens", ...standIns].join("+"));
   if (!existsSync(folder)) {
-    await rm(dirname(folder), { recursive: true, force: true });
+    if (!existsSync(all)) {
+      await rm(dirname(all), { recursive: true, force: true });
+    }
     const partial = `${folder}-${process.pid}`;
+    await mkdir(partial, { recursive: true });
+    const packed = await Promise.all(standIns.map((name) => pack(name, partial)));
+    const install = [vsix, ...packed].flatMap((path) => ["--install-extension", path]);
     const data = ["--extensions-dir", partial, "--user-data-dir", `${partial}-data`];
-    await promisify(execFile)(process.execPath, [CODE_SERVER, "--install-extension", vsix, ...data], {
+    await promisify(execFile)(process.execPath, [CODE_SERVER, ...install, ...data], {
       env: environment(`${partial}-data`),
     });
     await rename(partial, folder);
     await rm(`${partial}-data`, { recursive: true, force: true });
   }
   return folder;
+}
+
+/** A stand-in as a VSIX. */
+async function pack(name: string, folder: string): Promise<string> {
+  const out = join(folder, `${name}.vsix`);
+  const vsce = join(ROOT, "node_modules", "@vscode", "vsce", "vsce");
+  const options = ["--no-dependencies", "--allow-missing-repository", "--skip-license", "--out", out];
+  const cwd = join(ROOT, "tests", "e2e", "extensions", name);
+  await promisify(execFile)(process.execPath, [vsce, "package", ...options], { cwd });
+  return out;
 }
 
 async function findVsix(): Promise<string> {
@@ -330,14 +396,14 @@ interface CodeServer {
   stop(): Promise<void>;
 }
 
-async function startCodeServer(home: string, extensions: string): Promise<CodeServer> {
+async function startCodeServer(home: string, extensions: string, path: string | undefined): Promise<CodeServer> {
   const options = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"];
   const folders = ["--user-data-dir", join(home, "user"), "--extensions-dir", extensions];
   const server = spawn(process.execPath, [CODE_SERVER, ...options, ...folders, "--config", join(home, "config.yaml")], {
     cwd: home,
     // A group of its own, so that its child processes can be ended with it.
     detached: true,
-    env: environment(home),
+    env: { ...environment(home), ...(path === undefined ? {} : { PATH: path }) },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const stop = () => endGroup(server);

@@ -1,11 +1,10 @@
 /** What goes wrong on the user's side is told, can be looked up, and leaves everything working. */
 
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SLOW_MS, withEditor } from "./editor.ts";
-import { bareEnvironment, torchPython } from "./pythons.ts";
+import { SLOW_MS, until, withEditor } from "./editor.ts";
+import { bareEnvironment, temporaryFolder, torchOnlyEnvironment, torchPython } from "./pythons.ts";
 
 const MODEL = `
 import torch
@@ -64,10 +63,11 @@ test("a script that raises is reported, and the next run works", { timeout: 5 * 
 });
 
 test("an interpreter without torch is named", { timeout: 4 * SLOW_MS }, async () => {
-  const folder = await mkdtemp(join(tmpdir(), "forwardlens-venv-"));
+  const folder = temporaryFolder();
   try {
     const settings = { "forwardlens.interpreter": bareEnvironment(folder) };
     await withEditor("no-torch", { files: { "working.py": WORKING }, settings, trust: "granted" }, async (editor) => {
+      const chosen = torchOnlyEnvironment(join(editor.workspace, ".venv"));
       await editor.openFile("working.py");
       await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
       const message = editor.notification(/torch/).filter({ hasText: folder });
@@ -75,9 +75,17 @@ test("an interpreter without torch is named", { timeout: 4 * SLOW_MS }, async ()
       await editor.progress().waitFor({ state: "detached" });
       await editor.screenshot("message");
       // There is no Python extension here, whose picker it would be.
-      await message.getByRole("button", { name: "Select interpreter" }).click();
+      await message.getByRole("button", { name: "Choose interpreter" }).click();
       await editor.page.locator(".quick-input-widget", { hasText: "Python that has torch" }).waitFor();
-      await editor.screenshot("select");
+      await editor.pickRow(/\.venv.*has torch/).waitFor();
+      await editor.screenshot("choose");
+      await editor.pickRow(/\.venv.*has torch/).click();
+      await until(
+        "the setting",
+        async () => (await editor.settings())["forwardlens.interpreter"] === chosen || undefined,
+      );
+      await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+      await editor.line(COSTLY).waitFor();
     });
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -1,0 +1,98 @@
+/**
+ * How long the editor's user waits for us: `node responsiveness.bench.ts [RUNS]` prints, as JSON, the milliseconds from
+ * activation to the first lens in a file of 1,000 lines, and those of our work at a stretch while its user types.
+ */
+
+import { join } from "node:path";
+import { type Editor, logs, until, withEditor } from "./editor.ts";
+import { torchPython } from "./pythons.ts";
+import { type CpuProfile, stretches } from "./stretches.ts";
+
+const KEYS = 120;
+
+/** A small model that costs something, and as many lines of other modules as make it long. */
+function longFile(lines: number): string {
+  const head = `import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        for _ in range(20):
+            x = torch.sin(x)
+        return x
+
+
+def build():
+    return Net(), (torch.zeros(64, 64),)
+
+`;
+  const block = (n: number) => `
+class Layer${n}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) + x
+
+`;
+  const blocks = Math.ceil((lines - head.split("\n").length) / block(0).split("\n").length);
+  return head + Array.from({ length: blocks }, (_, n) => block(n)).join("");
+}
+
+const FORWARD = /^\s*def forward\(self, x\)/;
+const COSTLY = /x = torch\.sin\(x\).*%/;
+
+async function measure(editor: Editor, home: string): Promise<{ firstLens: number; work: number[] }> {
+  await editor.openFile("long.py");
+  const firstLens = await until("the first lens", async () => {
+    const found = /First lens (\d+) ms/.exec(await logs(home));
+    return found ? Number(found[1]) : undefined;
+  });
+  // With results on the screen, which is when there is most to do for a key.
+  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.line(COSTLY).waitFor();
+  await editor.progress().waitFor({ state: "detached" });
+  await editor.goToCode(/^def build/);
+  await editor.page.keyboard.press("Home");
+  await editor.runCommand("Probe: Start");
+  await until("the probe", () => editor.fileText("probe-started").then(always, never));
+  await editor.page.keyboard.type("# A comment that somebody types into the file. ".repeat(3).slice(0, KEYS), {
+    delay: 60,
+  });
+  await editor.runCommand("Probe: Stop");
+  const text = await until("the profile", () => editor.fileText("probe.cpuprofile").then((t) => t || undefined, never));
+  const profile = JSON.parse(text) as CpuProfile;
+  return { firstLens, work: stretches(profile, (url) => /forwardlens\.forwardlens-.*main\.cjs$/.test(url)) };
+}
+
+const always = () => true;
+const never = () => undefined;
+
+const runs = Number(process.argv[2] ?? 1);
+const measured: { firstLens: number; work: number[] }[] = [];
+for (let run = 0; run < runs; run += 1) {
+  const options = {
+    files: { "long.py": longFile(1000) },
+    settings: { "forwardlens.interpreter": torchPython() },
+    extensions: ["forwardlens-tests.probe"],
+    trust: "granted",
+  } as const;
+  await withEditor("responsiveness", options, async (editor) => {
+    measured.push(await measure(editor, join(editor.workspace, "..")));
+  });
+}
+const work = measured.flatMap((each) => each.work).sort((a, b) => a - b);
+const longest = measured.map((each) => Math.max(...each.work));
+console.log(
+  JSON.stringify({
+    firstLens: measured.map((each) => each.firstLens),
+    lines: longFile(1000).split("\n").length,
+    keys: KEYS * runs,
+    stretches: work.length,
+    median: work[Math.floor(work.length / 2)],
+    p99: work[Math.floor(work.length * 0.99)],
+    longest,
+  }),
+);
