@@ -2,7 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { isDeepStrictEqual } from "node:util";
-import { type Disposable, type LogOutputChannel, Uri, window, workspace } from "vscode";
+import { type Disposable, type LogOutputChannel, type Memento, Uri, window, workspace } from "vscode";
 import {
   type ConfigurationParams,
   type DynamicFeature,
@@ -17,7 +17,7 @@ import {
   type StaticFeature,
 } from "vscode-languageclient/node";
 import { coalesced } from "./coalesce.ts";
-import { expandPath, type Interpreter, onPath } from "./interpreter.ts";
+import { exists, expandPath, type Interpreter, onPath } from "./interpreter.ts";
 import type { LineHeat } from "./levels.ts";
 import { logLevel } from "./logLevel.ts";
 import { offer, SHOW_LOG } from "./problems.ts";
@@ -66,13 +66,22 @@ export class Server implements Disposable {
   readonly #log: LogOutputChannel;
   readonly #environment: EnvironmentProvider;
   readonly #events: ServerEvents;
+  readonly #memory: Memento;
   #client: LanguageClient | undefined;
   #launch: Launch | undefined;
   #disposed = false;
   #showsCosts = true;
 
-  constructor(extensionRoot: string, log: LogOutputChannel, environment: EnvironmentProvider, events: ServerEvents) {
+  /** `memory` outlives the editor and belongs to no workspace. */
+  constructor(
+    extensionRoot: string,
+    memory: Memento,
+    log: LogOutputChannel,
+    environment: EnvironmentProvider,
+    events: ServerEvents,
+  ) {
     this.#extensionRoot = extensionRoot;
+    this.#memory = memory;
     this.#log = log;
     this.#environment = environment;
     this.#events = events;
@@ -84,6 +93,7 @@ export class Server implements Disposable {
   /** Replaces the server in any case. */
   async restart(): Promise<void> {
     this.#launch = undefined;
+    await this.#memory.update(LAST_LAUNCH, undefined);
     await this.refresh();
   }
 
@@ -130,6 +140,9 @@ export class Server implements Disposable {
   }
 
   async #refresh(): Promise<void> {
+    if (this.#client === undefined && (await this.#startAsLastTime())) {
+      return;
+    }
     const { launch, rejected } = await resolveLaunch(this.#candidates(), this.#extensionRoot);
     if (this.#disposed || (this.isRunning && isDeepStrictEqual(launch, this.#launch))) {
       return;
@@ -141,19 +154,44 @@ export class Server implements Disposable {
       void explainMissingPython();
       return;
     }
-    await this.#start(launch);
+    if (await this.#start(launch)) {
+      await this.#remember(launch);
+    }
   }
 
-  async #start(launch: Launch): Promise<void> {
+  /** Without asking any Python whether it could: that takes longer than to find out that it cannot any more. */
+  async #startAsLastTime(): Promise<boolean> {
+    const last = this.#memory.get<Remembered>(LAST_LAUNCH);
+    const same = last?.extensionRoot === this.#extensionRoot && last.chosen === chosenPython();
+    if (last === undefined || !same || this.#disposed || !(await exists(last.launch.command))) {
+      return false;
+    }
+    return this.#start(last.launch);
+  }
+
+  /** A Python of the workspace is not remembered: the next workspace may have a reason not to trust it. */
+  async #remember(launch: Launch): Promise<void> {
+    const chosen = chosenPython();
+    const isOurs = chosen !== "" || (await onPath(PATH_NAMES)).includes(launch.command);
+    const remembered: Remembered | undefined = isOurs
+      ? { extensionRoot: this.#extensionRoot, chosen, launch }
+      : undefined;
+    await this.#memory.update(LAST_LAUNCH, remembered);
+  }
+
+  /** Whether it runs now. */
+  async #start(launch: Launch): Promise<boolean> {
     this.#log.info(`Starting the server: ${launch.command} ${launch.args.join(" ")}`);
     const client = this.#createClient(launch);
     this.#client = client;
     this.#launch = launch;
     try {
       await client.start();
+      return true;
     } catch (problem) {
       this.#log.error(`The server did not start: ${problem}`);
       this.#events.onState({ kind: "failed", reason: "The server did not start; the log says why" });
+      return false;
     }
   }
 
@@ -248,7 +286,7 @@ export class Server implements Disposable {
    * not be run before it is trusted.
    */
   async *#candidates(): AsyncGenerator<string> {
-    const chosen = expandPath(workspace.getConfiguration("forwardlens").get<string>("serverPython", ""), undefined);
+    const chosen = chosenPython();
     if (chosen !== "") {
       yield chosen;
       return;
@@ -290,6 +328,19 @@ function withoutOwnCommands(feature: ExecuteCommands): ExecuteCommands {
 }
 
 const OWN_COMMANDS = new Set(["forwardlens.profile", "forwardlens.cancel", "forwardlens.clear", "forwardlens.report"]);
+
+const LAST_LAUNCH = "lastLaunch";
+
+/** How the server was started last, and what that depended on. */
+interface Remembered {
+  readonly extensionRoot: string;
+  readonly chosen: string;
+  readonly launch: Launch;
+}
+
+function chosenPython(): string {
+  return expandPath(workspace.getConfiguration("forwardlens").get<string>("serverPython", ""), undefined);
+}
 
 function settings(): Record<string, unknown> {
   return workspace.getConfiguration().get<Record<string, unknown>>("forwardlens", {});

@@ -2,7 +2,7 @@
 
 import { access } from "node:fs/promises";
 import { homedir } from "node:os";
-import { delimiter, join } from "node:path";
+import { delimiter, isAbsolute, join } from "node:path";
 
 export type Origin = "setting" | "Python extension" | "workspace" | "PATH";
 
@@ -87,7 +87,8 @@ export async function onPath(
   platform: NodeJS.Platform = process.platform,
 ): Promise<string[]> {
   const suffix = platform === "win32" ? ".exe" : "";
-  const folders = path.split(delimiter).filter((folder) => folder !== "");
+  // A relative folder would be one of the workspace.
+  const folders = path.split(delimiter).filter(isAbsolute);
   const candidates = names.flatMap((name) => folders.map((folder) => join(folder, name + suffix)));
   const found = await Promise.all(candidates.map(exists));
   return candidates.filter((_candidate, index) => found[index]);

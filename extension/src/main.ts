@@ -28,7 +28,7 @@ export function activate(context: ExtensionContext): void {
   );
   let hasLens = false;
   let showsCosts = true;
-  const server = new Server(context.extensionPath, log, environment, {
+  const server = new Server(context.extensionPath, context.globalState, log, environment, {
     onState: (state) => {
       status.update({ server: state });
       if (state.kind !== "ready") {

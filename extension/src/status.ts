@@ -6,10 +6,19 @@ import {
   LanguageStatusSeverity,
   languages,
   type TextEditor,
+  Uri,
   window,
 } from "vscode";
 import { folderKey } from "./folders.ts";
-import { describe, type FolderStatus, QUIET, type ServerState } from "./statusText.ts";
+import {
+  describe,
+  describeInterpreter,
+  type FolderStatus,
+  QUIET,
+  type ServerState,
+  type Status,
+  type StatusText,
+} from "./statusText.ts";
 
 const SEVERITY = {
   information: LanguageStatusSeverity.Information,
@@ -23,7 +32,8 @@ interface Everywhere {
 }
 
 export class StatusView implements Disposable {
-  readonly #item: LanguageStatusItem = languages.createLanguageStatusItem("forwardlens", { language: "python" });
+  readonly #item = languages.createLanguageStatusItem("forwardlens", { language: "python" });
+  #interpreter: LanguageStatusItem | undefined;
   readonly #folders = new Map<string, FolderStatus>();
   readonly #onRunning: (running: boolean) => void;
   readonly #listener: Disposable;
@@ -63,6 +73,7 @@ export class StatusView implements Disposable {
   dispose(): void {
     this.#listener.dispose();
     this.#item.dispose();
+    this.#interpreter?.dispose();
   }
 
   /** The log, the report and other views are no files of a folder; the last one that was stays. */
@@ -80,12 +91,26 @@ export class StatusView implements Disposable {
 
   #draw(): void {
     const folder = (this.#shown !== undefined && this.#folders.get(this.#shown)) || QUIET;
-    const { text, detail, severity, busy, action } = describe({ ...this.#everywhere, ...folder });
-    this.#item.text = text;
-    this.#item.detail = detail;
-    this.#item.severity = SEVERITY[severity];
-    this.#item.busy = busy;
-    this.#item.command = action;
-    this.#item.accessibilityInformation = { label: [`ForwardLens: ${text}`, detail].filter(Boolean).join(", ") };
+    const where = this.#shown === undefined ? undefined : Uri.parse(this.#shown).fsPath;
+    const status: Status = { ...this.#everywhere, ...folder, folder: where };
+    fill(this.#item, describe(status));
+    const interpreter = describeInterpreter(status);
+    if (interpreter === undefined) {
+      this.#interpreter?.dispose();
+      this.#interpreter = undefined;
+    } else {
+      this.#interpreter ??= languages.createLanguageStatusItem("forwardlens.interpreter", { language: "python" });
+      this.#interpreter.name = "ForwardLens: interpreter";
+      fill(this.#interpreter, interpreter);
+    }
   }
+}
+
+function fill(item: LanguageStatusItem, { text, detail, label, severity, busy, action }: StatusText): void {
+  item.text = text;
+  item.detail = detail;
+  item.severity = SEVERITY[severity];
+  item.busy = busy;
+  item.command = action;
+  item.accessibilityInformation = { label };
 }

@@ -33,11 +33,15 @@ export interface FolderStatus {
 }
 
 export interface Status extends FolderStatus {
+  /** Where the folder is on the disk. */
+  readonly folder: string | undefined;
   readonly server: ServerState;
   readonly trusted: boolean;
 }
 
 export interface StatusText {
+  /** What a screen reader says. */
+  readonly label: string;
   readonly text: string;
   readonly detail: string;
   readonly severity: "information" | "warning" | "error";
@@ -52,41 +56,81 @@ export const QUIET: FolderStatus = {
   problem: undefined,
 };
 
+const NAME = "ForwardLens";
 const SHOW_LOG = { title: "Show log", command: "forwardlens.showLog" } as const;
-const CHOOSE = { title: "Choose interpreter", command: "forwardlens.selectInterpreter" } as const;
+const CHOOSE_ENTRY = { title: "Choose what to run", command: "forwardlens.selectEntry" } as const;
+const CHOOSE_PYTHON = { title: "Choose interpreter", command: "forwardlens.selectInterpreter" } as const;
 const TRUST = { title: "Manage trust", command: "workbench.trust.manage" } as const;
 const CANCEL = { title: "Cancel", command: "forwardlens.cancel" } as const;
 
 const CALM = { severity: "information", busy: false } as const;
 
+/** A row is cut nowhere: what is too long pushes its button out of sight. */
+const LONGEST = 38;
+
+type Shown = Omit<StatusText, "label">;
+
+/** What goes on, or what was measured last. */
 export function describe(status: Status): StatusText {
-  if (status.server.kind === "failed") {
-    return { text: "Not running", detail: status.server.reason, severity: "error", busy: false, action: SHOW_LOG };
-  }
-  if (!status.trusted) {
-    return { ...CALM, text: "Restricted", detail: "Profiling runs code, so it needs trust", action: TRUST };
-  }
-  if (status.running) {
-    return { ...CALM, text: "Profiling", detail: details(status), busy: true, action: CANCEL };
-  }
-  if (status.server.kind === "starting") {
-    return { ...CALM, text: "Starting", detail: "", busy: true, action: SHOW_LOG };
-  }
-  if (status.problem !== undefined) {
-    const { message, interpreter } = status.problem;
-    const action = interpreter ? CHOOSE : SHOW_LOG;
-    return { text: "Last run failed", detail: message, severity: "error", busy: false, action };
-  }
-  return { ...CALM, text: "ForwardLens", detail: details(status), action: CHOOSE };
+  const shown = describeShown(status);
+  const rest =
+    status.server.kind === "ready" && status.trusted ? (status.problem?.message ?? shown.detail) : shown.detail;
+  return { ...shown, label: [shown.text === NAME ? NAME : `${NAME}: ${shown.text}`, rest].filter(Boolean).join(". ") };
 }
 
-/** `cuda:0 NVIDIA H200, torch 2.13.0, Python 3.11.7: /venv/bin/python (from .venv)`, as far as it is known. */
-function details({ interpreter, environment }: FolderStatus): string {
-  const path = interpreter === undefined ? "" : `${interpreter.path} (from ${interpreter.origin})`;
-  if (environment === undefined) {
-    return path;
+function describeShown({ server, trusted, running, problem, environment }: Status): Shown {
+  if (server.kind === "failed") {
+    return { text: "Not running", detail: server.reason, severity: "error", busy: false, action: SHOW_LOG };
   }
-  const { python, torch, device, device_name } = environment;
-  const where = device_name ? `${device} ${device_name}` : device;
-  return [`${where}, torch ${torch}, Python ${python}`, path].filter((part) => part !== "").join(": ");
+  if (!trusted) {
+    return { ...CALM, text: "Restricted", detail: "Profiling runs code, so it needs trust", action: TRUST };
+  }
+  if (running) {
+    return { ...CALM, text: "Profiling", detail: "", busy: true, action: CANCEL };
+  }
+  if (server.kind === "starting") {
+    return { ...CALM, text: "Starting", detail: "", busy: true, action: SHOW_LOG };
+  }
+  if (problem !== undefined) {
+    const detail = shortened(problem.message);
+    return { text: "Last run failed", detail, severity: "error", busy: false, action: SHOW_LOG };
+  }
+  const detail = environment === undefined ? "" : `torch ${environment.torch} on ${deviceText(environment)}`;
+  return { ...CALM, text: NAME, detail, action: CHOOSE_ENTRY };
+}
+
+/** Which Python runs the code of the folder. */
+export function describeInterpreter({ interpreter, environment, folder, trusted }: Status): StatusText | undefined {
+  if (!trusted) {
+    return undefined;
+  }
+  const common = { ...CALM, action: CHOOSE_PYTHON };
+  if (interpreter === undefined) {
+    const detail = "found when you profile";
+    return { ...common, text: "Interpreter", detail, label: `${NAME}: interpreter ${detail}` };
+  }
+  const { path, origin } = interpreter;
+  const version = environment === undefined ? "" : `Python ${environment.python}, `;
+  return {
+    ...common,
+    text: shortPath(path, folder),
+    detail: `from ${origin}`,
+    label: `${NAME}: ${version}${path}, from ${origin}`,
+  };
+}
+
+function deviceText({ device, device_name }: Environment): string {
+  return device_name && device !== "cpu" ? `${device} ${device_name}` : device;
+}
+
+/** Within the folder as seen from it, else its end: that is where environments differ. */
+function shortPath(path: string, folder: string | undefined): string {
+  if (folder !== undefined && path.startsWith(folder)) {
+    return path.slice(folder.length).replace(/^[\\/]/, "");
+  }
+  return path.length <= LONGEST ? path : `…${path.slice(-LONGEST).replace(/^[^\\/]*(?=[\\/])/, "")}`;
+}
+
+function shortened(message: string): string {
+  return message.length <= LONGEST ? message : `${message.slice(0, LONGEST - 1)}…`;
 }

@@ -99,7 +99,7 @@ async function choose(editor: Editor): Promise<void> {
   }
   await editor.pickRow(/Ask.*only a debug session fills in/).waitFor();
   await editor.screenshot("what");
-  await editor.pickRow(/^Train/).click();
+  await editor.pickRow(/Train.*--rows/).click();
   await editor.line(HEAD).filter({ hasText: FRESH }).waitFor();
   await editor.progress().waitFor({ state: "detached" });
   await editor.screenshot("launched");

@@ -203,7 +203,8 @@ export class Editor {
   async languageStatus(text: RegExp): Promise<void> {
     const item = this.page.locator("[id='status.languageStatus']");
     await item.waitFor();
-    const hover = this.page.locator(".hover-language-status", { hasText: text });
+    const rows = { has: this.page.locator(".hover-language-status"), hasText: text };
+    const hover = this.page.locator(".monaco-hover", rows);
     await until(`the language status ${text}`, async () => {
       await this.page.mouse.move(700, 20);
       await item.hover();

@@ -52,7 +52,7 @@ test("the interpreter of the Python extension is used, unless the project names 
     await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
     await editor.line(COSTLY).waitFor();
     await editor.progress().waitFor({ state: "detached" });
-    await editor.languageStatus(/torch .*from pyproject\.toml/);
+    await editor.languageStatus(/torch .* on cpu.*from pyproject\.toml.*Choose interpreter/);
     await editor.screenshot("configured");
 
     await editor.openFile("model.py");
@@ -64,7 +64,7 @@ test("the interpreter of the Python extension is used, unless the project names 
     await editor.pickRow(torch).click();
     await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
     await editor.line(COSTLY).waitFor();
-    await editor.languageStatus(/torch .*from Python extension/);
+    await editor.languageStatus(/torch .* on cpu.*from Python extension/);
     await editor.screenshot("right");
   }).finally(() => rm(join(folder), { recursive: true, force: true }));
 });

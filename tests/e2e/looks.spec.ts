@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type Editor, SLOW_MS, until, withEditor } from "./editor.ts";
+import { type Editor, SLOW_MS, withEditor } from "./editor.ts";
 import { torchPython } from "./pythons.ts";
 
 const TAGGER = `import torch
@@ -86,7 +86,7 @@ async function lookAtThemes(editor: Editor): Promise<void> {
 
 async function hideCosts(editor: Editor): Promise<void> {
   await editor.runCommand("ForwardLens: Show or Hide Costs");
-  await until("the costs to go", async () => ((await editor.line(LOOP).innerText()).match(SHARE) ? undefined : true));
+  await editor.line(LOOP).filter({ hasNotText: SHARE }).waitFor();
   await editor.screenshot("hidden");
   await editor.runCommand("ForwardLens: Show or Hide Costs");
   await editor.line(LOOP).filter({ hasText: SHARE }).waitFor();
