@@ -75,7 +75,7 @@ const HEAD = /^\s*return self\.head\(/;
 const FRESH = /(?<![~\d.])\d+(\.\d)?\s%/;
 
 test("a forward is profiled as a launch configuration calls it, and unsaved text is what runs", {
-  timeout: 6 * SLOW_MS,
+  timeout: 10 * SLOW_MS,
 }, async () => {
   const settings = { "forwardlens.interpreter": torchPython() };
   await withEditor("choices", { files: FILES, settings, trust: "granted" }, async (editor) => {

@@ -37,7 +37,7 @@ const FORWARD = /^\s*def forward\(self, x\)/;
 const CALL = /return self\.linear\(x\)/;
 const COSTLY = /return self\.linear\(x\).*%/;
 
-test("a script that raises is reported, and the next run works", { timeout: 5 * SLOW_MS }, async () => {
+test("a script that raises is reported, and the next run works", { timeout: 10 * SLOW_MS }, async () => {
   const files = { "broken.py": BROKEN, "working.py": WORKING };
   const settings = { "forwardlens.interpreter": torchPython() };
   await withEditor("broken", { files, settings, trust: "granted" }, async (editor) => {
@@ -62,7 +62,7 @@ test("a script that raises is reported, and the next run works", { timeout: 5 * 
   });
 });
 
-test("an interpreter without torch is named", { timeout: 4 * SLOW_MS }, async () => {
+test("an interpreter without torch is named", { timeout: 10 * SLOW_MS }, async () => {
   const folder = temporaryFolder();
   try {
     const settings = { "forwardlens.interpreter": bareEnvironment(folder) };

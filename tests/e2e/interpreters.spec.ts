@@ -31,7 +31,7 @@ const FORWARD = /^\s*def forward\(self, x\)/;
 const COSTLY = /return self\.linear\(x\).*%/;
 
 test("the interpreter of the Python extension is used, unless the project names one", {
-  timeout: 5 * SLOW_MS,
+  timeout: 10 * SLOW_MS,
 }, async () => {
   const folder = temporaryFolder();
   const [bare, torch] = [bareEnvironment(folder), torchPython()];

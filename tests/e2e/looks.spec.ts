@@ -43,7 +43,7 @@ const LOOP = /^\s*words = \[self\.word\(/;
 const HEAD = /^\s*return self\.head\(/;
 const SHARE = /\d\s%/;
 
-test("keyboard, themes, hidden costs and notebooks", { timeout: 6 * SLOW_MS }, async () => {
+test("keyboard, themes, hidden costs and notebooks", { timeout: 10 * SLOW_MS }, async () => {
   const files = { "tagger.py": TAGGER, "net.ipynb": NOTEBOOK };
   const settings = { "forwardlens.interpreter": torchPython() };
   await withEditor("looks", { files, settings, trust: "granted" }, async (editor) => {

@@ -10,7 +10,7 @@ import { bareEnvironment, temporaryFolder, torchOnlyEnvironment } from "./python
 const FORWARD = /^\s*def forward\(self, input_ids, mask\)/;
 const LOOP = /^\s*words\.append\(self\.word\(/;
 
-test("a forward is profiled, its costs shown and a fault fixed", { timeout: 4 * SLOW_MS }, async () => {
+test("a forward is profiled, its costs shown and a fault fixed", { timeout: 10 * SLOW_MS }, async () => {
   const folder = temporaryFolder();
   const options = {
     workspaceFrom: join(ROOT, "samples"),

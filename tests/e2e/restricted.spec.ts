@@ -50,7 +50,7 @@ const WORKSPACE = {
 
 const FORWARD = /^\s*def forward\(self, x\)/;
 
-test("nothing runs in a workspace that is not trusted", { timeout: 4 * SLOW_MS }, async () => {
+test("nothing runs in a workspace that is not trusted", { timeout: 10 * SLOW_MS }, async () => {
   await withEditor("restricted", { files: WORKSPACE, trust: "ask" }, async (editor) => {
     const marker = join(editor.workspace, MARKER);
     await editor.answerTrust(false);

@@ -28,7 +28,7 @@ def build():
 
 const FORWARD = /^\s*def forward\(self, x\)/;
 
-test("runs of two folders do not mix", { timeout: 5 * SLOW_MS }, async () => {
+test("runs of two folders do not mix", { timeout: 10 * SLOW_MS }, async () => {
   const folder = temporaryFolder();
   const [bare, torch] = [bareEnvironment(folder), torchPython()];
   const selected = (python: string) => JSON.stringify({ "standIn.environment": python });

@@ -57,7 +57,7 @@ const HEAD = /^\s*return self\.head\(/;
 const FRESH = /(?<![~\d.])\d+(\.\d)?\s%/;
 const STALE = /~\d+(\.\d)?\s%/;
 
-test("a run is stopped, the next one works, and its costs follow edits", { timeout: 6 * SLOW_MS }, async () => {
+test("a run is stopped, the next one works, and its costs follow edits", { timeout: 10 * SLOW_MS }, async () => {
   const files = { "sleeper.py": SLEEPER, "tagger.py": TAGGER };
   const settings = { "forwardlens.interpreter": torchPython(), "forwardlens.profileOnSave": true };
   await withEditor("runs", { files, settings, trust: "granted" }, async (editor) => {
