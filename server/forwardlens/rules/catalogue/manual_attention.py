@@ -20,8 +20,8 @@ from forwardlens.source.tree import argument, dotted, integer
 
 # A score at or below this leaves no weight behind: exp of it is zero in every dtype.
 _HIDDEN = -1e4
-# A longer call gets its arguments on a line of their own.
-_WIDTH = 100
+# A longer call gets its arguments on a line of their own, and each its own where that line is longest.
+_WIDTH, _LONGEST = 100, 120
 
 
 class ManualAttention(Rule):
@@ -144,6 +144,73 @@ class Attention(nn.Module):
 def build():
     q, k, v = (torch.randn(2, 4, 96, 32) for _ in range(3))
     return Attention(), (q, k, v, torch.rand(2, 1, 1, 96) < 0.2)
+""",
+        ),
+        Example(
+            "padding-filled-in-place",
+            """\
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def forward(self, query, key, value, mask):
+        scores = query @ key.transpose(-1, -2).contiguous() / math.sqrt(query.size(-1))
+        visible = mask > 0
+        scores[:, :, :, : mask.size(1)].masked_fill_(~visible[:, None, None, :], -1e9)
+        return torch.softmax(scores, dim=-1) @ value  #!
+
+
+def build():
+    q, k, v = (torch.randn(2, 4, 96, 32) for _ in range(3))
+    return Attention(), (q, k, v, (torch.rand(2, 96) < 0.8).long())
+""",
+            """\
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def forward(self, query, key, value, mask):
+        visible = mask > 0
+        return F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=torch.where(visible[:, None, None, :], query.new_zeros(()), torch.finfo(query.dtype).min),
+        )
+
+
+def build():
+    q, k, v = (torch.randn(2, 4, 96, 32) for _ in range(3))
+    return Attention(), (q, k, v, (torch.rand(2, 96) < 0.8).long())
+""",
+        ),
+        Example(
+            "part-of-the-scores-hidden",
+            """\
+import math
+
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, query, key, value, mask):
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.size(-1))
+        scores[:, :, :, : mask.size(1)].masked_fill_(mask[:, None, None, :], -1e9)
+        return torch.softmax(scores, dim=-1) @ value
+
+
+def build():
+    q, k, v = (torch.randn(2, 4, 96, 32) for _ in range(3))
+    return Attention(), (q, k, v, torch.rand(2, 48) < 0.2)
 """,
         ),
         Example(
@@ -439,7 +506,7 @@ class _Chain:
         if func.attr == "where" and function and len(call.args) == 3:
             inner, value = call.args[1], call.args[2]
         elif func.attr in {"masked_fill", "masked_fill_"} and not function and len(call.args) == 2:
-            inner, value = func.value, call.args[1]
+            inner, value = self._filled_scores(call, func), call.args[1]
         else:
             raise _OtherError
         self.steps.append(call)
@@ -452,6 +519,16 @@ class _Chain:
         rank = len(op.shapes[position]) if op is not None and len(op.shapes) > position else None
         self.masks.append(_Mask(kind, call.args[0], value, owner, infinite, guard, rank))
         self.scores(inner, at, None)
+
+    def _filled_scores(self, call: ast.Call, func: ast.Attribute) -> ast.expr:
+        """What is filled: `scores` too for `scores[:, :, :, :n]` that was all of them when it ran.
+
+        Where it is not all of them, the mask is too short for the fused operator, which then raises.
+        """
+        op = self.sites.op(call, "aten::masked_fill_")
+        base = func.value
+        whole = op is not None and op.shapes[0] == self.shape and _sliced(base) is not None
+        return base.value if whole and isinstance(base, ast.Subscript) else base
 
     def _hides(self, node: ast.expr) -> tuple[bool, ast.Name | None]:
         """Whether a value that hides scores is minus infinity, and the name whose dtype it asks for."""
@@ -529,15 +606,23 @@ def _value(step: ast.stmt) -> ast.expr:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """`scores.masked_fill_(...)` as a statement of its own, also under an `if`."""
+    """`scores.masked_fill_(...)` as a statement of its own, also of a slice and under an `if`."""
     inner = statement.body[0] if isinstance(statement, ast.If) else statement
     call = inner.value if isinstance(inner, ast.Expr) else None
     return (
         isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "masked_fill_"
-        and dotted(call.func.value) == name
+        and (dotted(call.func.value) == name or _sliced(call.func.value) == name)
     )
+
+
+def _sliced(node: ast.expr) -> str | None:
+    """`scores` for `scores[:, :, : n]`, a name from whose start on something is taken."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+        return None
+    starts = all(isinstance(i, ast.Slice) and i.lower is None and i.step is None for i in index_items(node))
+    return node.value.id if starts else None
 
 
 def _not_none(node: ast.If) -> str | None:
@@ -595,7 +680,9 @@ def _values_layout(weights: str, value: str, result: str) -> tuple[bool, bool] |
 
 
 def _transposed(sites: Sites, node: ast.expr, rank: int) -> ast.expr | None:
-    """`k` for `k.transpose(-2, -1)` in any of its spellings."""
+    """`k` for `k.transpose(-2, -1)` in any of its spellings, a copy of it too."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "contiguous":
+        node = node.func.value
     if isinstance(node, ast.Attribute) and node.attr == "mT":
         return node.value
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -701,7 +788,7 @@ def _fix(chain: _Chain, node: ast.expr, value: ast.expr) -> tuple[Fix | None, st
         return None, "torch is not imported by its name"
     if not all(stands_alone(tree, s) for s in chain.statements) or chain.final in chain.statements:
         return None, "its steps share lines with other code"
-    if not _stable(chain, value):
+    if not _stable(chain):
         return None, "a name that it reads is bound again on the way"
     three = len(chain.shape) == 3
     letters = _einsum(sites, node)
@@ -729,6 +816,8 @@ def _fix(chain: _Chain, node: ast.expr, value: ast.expr) -> tuple[Fix | None, st
     if source.span(node).column + len(call) > _WIDTH:
         indent, end = source.indentation(tree.statement(node).lineno), source.newline
         step = "\t" if "\t" in indent else "    "
+        if len(indent) + len(step) + len(inside) > _LONGEST:
+            inside = f",{end}{indent}{step}".join([*parts, *options]) + ","
         call = f"{functional}.scaled_dot_product_attention({end}{indent}{step}{inside}{end}{indent}){tail}"
     edits = [replace_node(source, node, call)]
     edits += [replace_statements(tree, [s], []) for s in chain.statements]
@@ -741,17 +830,24 @@ def _fix(chain: _Chain, node: ast.expr, value: ast.expr) -> tuple[Fix | None, st
     return Fix(title, "safe", found), ""
 
 
-def _stable(chain: _Chain, value: ast.expr) -> bool:
+def _stable(chain: _Chain) -> bool:
     """Whether everything that the new call reads still has, at the end, the value that it had on the way."""
     block = chain.sites.tree.block(chain.final)
-    if not chain.statements:
-        return True
-    first = min(block.index(s) for s in chain.statements)
-    between = [s for s in block[first : block.index(chain.final)] if s not in chain.statements]
-    read = {name for s in (*chain.statements, chain.final) for name in names_read(s)} | names_read(value)
-    bound = {name for s in between for name in names_bound(s)}
-    stores = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for s in between for n in ast.walk(s))
-    return not (read & bound) and not stores
+    end = block.index(chain.final)
+    for statement in chain.statements:
+        after = [s for s in block[block.index(statement) : end] if s not in chain.statements]
+        bound = {name for s in after for name in names_bound(s)}
+        writes = any(_writes(node) for s in after for node in ast.walk(s))
+        if writes or bound & (names_read(statement) - chain.names):
+            return False
+    return True
+
+
+def _writes(node: ast.AST) -> bool:
+    """`x[...] = ...`, and methods such as `x.add_(...)`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Store)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 
 
 def _dropout_option(chain: _Chain) -> list[str]:
@@ -816,9 +912,12 @@ def _combined(chain: _Chain, masks: list[_Mask], torch: str) -> str:
     else:
         text, rest = "0.0" if query is None else f"{query}.new_zeros(())", masks
     for mask in rest:
-        given, value = sites.tree.text(mask.mask), _value_text(sites, mask, query)
-        parts = (given, text, value) if mask.kind == "keep" else (given, value, text)
-        text = f"{torch}.where({', '.join(parts)})"
+        given, keeps = mask.mask, mask.kind == "keep"
+        if isinstance(given, ast.UnaryOp) and isinstance(given.op, ast.Invert):
+            given, keeps = given.operand, not keeps
+        value = _value_text(sites, mask, query)
+        parts = (text, value) if keeps else (value, text)
+        text = f"{torch}.where({sites.tree.text(given)}, {', '.join(parts)})"
     return text
 
 
