@@ -97,7 +97,17 @@ def imports(text: str) -> Iterator[tuple[int, str]]:
 
 def forget_user_modules(is_user) -> None:
     """Drop the user's modules, so that the next import runs their text again."""
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name != "__main__" and file and is_user(file):
+    # All are found before any goes: the folders of a namespace package are looked up through its parent.
+    users = [name for name, module in list(sys.modules.items()) if any(map(is_user, _files(module)))]
+    for name in users:
+        if name != "__main__":
             del sys.modules[name]
+
+
+def _files(module: ModuleType) -> Iterator[str]:
+    """Where a module comes from. A namespace package has folders only."""
+    file = getattr(module, "__file__", None)
+    if file:
+        yield file
+    elif type(getattr(module, "__path__", None)).__name__ == "_NamespacePath":
+        yield from (os.path.join(folder, "__init__.py") for folder in module.__path__)
