@@ -29,7 +29,8 @@ class Together:
 
 
 def worth_trying(fix: Fix) -> bool:
-    return bool(fix.edits) and fix.applicability != "display"
+    """Whether to try it without being asked."""
+    return bool(fix.edits) and fix.applicability != "display" and not fix.slow_to_try
 
 
 def is_refuted(fix: Fix) -> bool:

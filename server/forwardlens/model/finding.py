@@ -43,7 +43,8 @@ class Verification:
 class Fix:
     """An edit that removes the cause of a finding.
 
-    `reason` says why a fix is not `safe`; a safe one has none.
+    `reason` says why a fix is not `safe`; a safe one has none. A `slow_to_try` fix is only tried when it is asked for,
+    because that takes tens of seconds.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Fix:
     edits: tuple[Edit, ...]
     reason: str | None = None
     verified: Verification | None = None
+    slow_to_try: bool = False
 
     @property
     def proven(self) -> bool:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import Related
+from forwardlens.model import Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.operations import torch_name
+from forwardlens.source.rewrite import checked, insert_decorator
 from forwardlens.source.tree import Function
 
 # Fewer operators than this take a few milliseconds at most.
 LEAST_OPERATORS = 1000
+# Where the device's own time is known, fewer tell as much: launching these costs half a millisecond.
+LEAST_OPERATORS_ON_DEVICE = 50
+# What a graph cannot hold, because the host waits for a value.
+_READS = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::is_nonzero")
 # Lines that are named as where the operators come from.
 MOST_LINES = 3
 # A loop of operators is a fault of its own. One that runs so many of them is what to look at, not the whole forward.
@@ -32,8 +39,10 @@ class DispatchBound(Rule):
     whose operators are mostly those of one loop is not reported here: the loop is.
 
     ## Fix safety
-    There is no automatic fix. First remove loops over rows or steps, which other rules find. What is left can be fused
-    by `torch.compile`, or replayed as a CUDA graph where nothing reads a value on the host and shapes stay the same.
+    First remove loops over rows or steps, which other rules find. What is left can be fused by `torch.compile`, and
+    replayed as a CUDA graph where nothing reads a value on the host and shapes stay the same: on a GPU that is offered,
+    never as safe. Every new shape compiles for seconds, results may differ in the last digits, and an output is
+    overwritten by the next call, so a caller that keeps one must clone it. It is tried only when it is asked for.
     """
 
     name: ClassVar[str] = "dispatch-bound"
@@ -111,11 +120,13 @@ def build():
     def find(self, context: Context) -> Iterator[Match]:
         sites = sites_of(context)
         profile = context.profile
-        if sites is None or profile.forward.bound != "dispatch":
+        busy = profile.forward.device_busy_ms
+        waiting = profile.forward.bound == "dispatch" or (busy is not None and profile.forward.bound == "mixed")
+        if sites is None or not waiting:
             return
         operators = sum(op.calls for cost in profile.lines for op in cost.ops if op.outermost)
         function = _outermost(sites)
-        if operators < LEAST_OPERATORS or function is None:
+        if operators < (LEAST_OPERATORS if busy is None else LEAST_OPERATORS_ON_DEVICE) or function is None:
             return
         looped = sum(
             op.calls
@@ -128,10 +139,10 @@ def build():
         counts = {cost.span: sum(op.calls for op in cost.ops if op.outermost) for cost in context.costs}
         places = sorted(counts, key=lambda span: -counts[span])[:MOST_LINES]
         median = profile.forward.wall_ms.median
-        busy = profile.forward.device_busy_ms
         told = (
             f"the device is busy for {busy:.3g} of {median:.3g} ms" if busy is not None else f"{median:.3g} ms in all"
         )
+        fix = _compiled(sites, function) if busy is not None else None
         yield Match(
             context.source.line_span(function.lineno),
             f"The forward runs {operators:,} operators, {1e3 * median / operators:.2g} us each, {told}: most of it is "
@@ -139,9 +150,23 @@ def build():
             1.0,
             {"operators": operators, "lines": len(counts)},
             tuple(Related(span, f"{counts[span]:,} of them ({percent(counts[span] / operators)})") for span in places),
-            (),
+            (fix,) if fix else (),
             "info",
         )
+
+
+def _compiled(sites: Sites, function: Function) -> Fix | None:
+    """The forward as CUDA graphs, if nothing in the way is known: not compiled yet, and no value read on the host."""
+    torch = torch_name(sites.tree.module)
+    profile = sites.context.profile
+    reads = any(op.name in _READS for cost in profile.lines for op in cost.ops)
+    compiled = any("torch.compile" in source.text for source in sites.context.sources.values())
+    if torch is None or reads or compiled or function.name != "forward" or isinstance(function, ast.AsyncFunctionDef):
+        return None
+    decorator = f'@{torch}.compile(mode="reduce-overhead")'
+    edits = checked(sites.source, [insert_decorator(sites.tree, function, decorator)])
+    reason = "each new shape compiles for seconds, and the next call overwrites an output that is not cloned"
+    return Fix("Compile it into CUDA graphs", "unsafe", edits, reason, slow_to_try=True) if edits else None
 
 
 def _outermost(sites: Sites) -> Function | None:
