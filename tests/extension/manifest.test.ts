@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
+import { access, readdir, readFile } from "node:fs/promises";
 import { test } from "node:test";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -57,6 +57,28 @@ test("the settings are those that the server reads, and the one that decides how
   const read = [...reader.matchAll(/=table\.\w+\("(\w+)"/g)].map(([, name]) => name);
   const contributed = Object.keys(manifest.contributes.configuration.properties).map((name) => name.split(".")[1]);
   assert.deepEqual(contributed.sort(), [...read, "serverPython"].sort());
+});
+
+test("the walkthrough is short, and its pages and pictures are there", async () => {
+  const [walkthrough, ...more] = manifest.contributes.walkthroughs;
+  assert.deepEqual(more, []);
+  assert.ok(walkthrough.steps.length <= 5);
+  for (const { media } of walkthrough.steps) {
+    const page = await text(media.markdown);
+    const picture = /!\[.+\]\((.+\.png)\)/.exec(page)?.[1];
+    assert.ok(picture, media.markdown);
+    await access(new URL(picture, new URL(media.markdown, ROOT)));
+  }
+});
+
+test("settings and commands are described in the documentation", async () => {
+  const page = await text("docs/editors/vscode.md");
+  for (const name of Object.keys(manifest.contributes.configuration.properties)) {
+    assert.ok(page.includes(`\`${name}\``), name);
+  }
+  for (const { title } of manifest.contributes.commands) {
+    assert.ok(page.includes(title), title);
+  }
 });
 
 test("nothing else has to be installed, and nothing else delays the start", () => {
