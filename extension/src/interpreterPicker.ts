@@ -1,7 +1,8 @@
 /** Choosing the Python that runs the user's code. */
 
 import { execFile } from "node:child_process";
-import { join } from "node:path";
+import { realpath } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { ConfigurationTarget, commands, type QuickPickItem, Uri, window, workspace } from "vscode";
 import { folderOf } from "./folders.ts";
@@ -49,19 +50,30 @@ async function rows(resource: Uri | undefined, picker: string | undefined): Prom
   const there = await Promise.all(inFolder.map(exists));
   const found = [
     ...inFolder.filter((_path, index) => there[index]),
-    ...(await onPath(["python3", "python"])).slice(0, MOST_ON_PATH),
+    ...(await distinct(await onPath(["python3", "python"]))).slice(0, MOST_ON_PATH),
   ];
-  const pythons = await Promise.all([...new Set(found)].map((path) => pythonRow(path, resource)));
+  const pythons = await Promise.all(found.map((path) => pythonRow(path, folder, resource)));
   return [
-    ...pythons,
+    ...pythons.filter(hasTorch),
+    ...pythons.filter((row) => !hasTorch(row)),
     ...(picker === undefined ? [] : [followRow(resource, picker)]),
     { label: "$(folder-opened) Browse…", description: "choose a file", choose: () => browse(resource) },
   ];
 }
 
-async function pythonRow(path: string, resource: Uri | undefined): Promise<Row> {
-  const description = await facts(path);
-  return { label: path, description, choose: () => use(path, resource) };
+function hasTorch({ description }: Row): boolean {
+  return description?.endsWith("has torch") === true;
+}
+
+/** Without those that another folder of PATH holds by way of a link to it. */
+async function distinct(paths: readonly string[]): Promise<string[]> {
+  const places = await Promise.all(paths.map(async (path) => join(await realpath(dirname(path)), basename(path))));
+  return paths.filter((_path, index) => places.indexOf(places[index] ?? "") === index);
+}
+
+async function pythonRow(path: string, folder: string | undefined, resource: Uri | undefined): Promise<Row> {
+  const label = folder !== undefined && path.startsWith(folder) ? relative(folder, path) : path;
+  return { label, description: await facts(path), choose: () => use(path, resource) };
 }
 
 function followRow(resource: Uri | undefined, picker: string): Row {

@@ -59,6 +59,17 @@ async def test_scripts_tests_and_functions_that_reach_the_forward_are_offered(ed
     ]
 
 
+async def test_a_script_of_a_package_is_offered_as_a_module(editor: Editor) -> None:
+    package = editor.folder / "src" / "pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for name in ("train.py", "__main__.py"):
+        (package / name).write_text("from .net import Net\nNet()(1)\n")
+    uri = editor.open(MODEL, "src/pkg/net.py")
+    offered = [candidate["entry"] for candidate in await editor.command("entries", uri=uri)]
+    assert offered == ["-m pkg", "-m pkg.train", "src/pkg/net.py"]
+
+
 async def test_unsaved_callers_are_offered(editor: Editor) -> None:
     uri = editor.open(MODEL)
     script = editor.open("print(1)\n", "train.py")

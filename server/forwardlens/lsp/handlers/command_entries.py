@@ -108,5 +108,16 @@ def _is_told(asked: _Question, caller: Caller) -> bool:
 def _entry(caller: Caller, folder: Path) -> str:
     file = relative_name(caller.path, str(folder))
     if caller.name == SCRIPT:
-        return file
+        return _module(Path(caller.path), folder) or file
     return f"{file}{'::' if caller.kind == 'test' else ':'}{caller.name}"
+
+
+def _module(script: Path, folder: Path) -> str | None:
+    """A script inside a package as `-m package.module`, as its relative imports want it; None for any other."""
+    root = script.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    if root == script.parent or root not in (folder, folder / "src"):
+        return None
+    name = ".".join(script.relative_to(root).with_suffix("").parts)
+    return f"-m {name.removesuffix('.__main__')}"
