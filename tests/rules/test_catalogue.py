@@ -42,7 +42,7 @@ def test_names_are_unique_and_found() -> None:
 def test_rule_is_documented(rule: Rule) -> None:
     text = inspect.cleandoc(type(rule).__doc__ or "")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)+", rule.name)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
     assert rule.summary
     assert not rule.summary.endswith(".")
 

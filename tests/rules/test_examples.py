@@ -20,7 +20,17 @@ FIXED = [pytest.param(r, e, id=f"{r.name}/{e.name}") for r in catalogue() for e 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_example(rule: Rule, example: Example, tmp_path: Path) -> None:
-    assert harness.check(rule, example, tmp_path, harness.measurer(tmp_path)) == []
+    if example.device != "cpu":
+        _need(example.device)
+    assert harness.check(rule, example, tmp_path, harness.measurer(tmp_path, example.device)) == []
+
+
+def _need(device: str) -> None:
+    """Skip where torch has no such device."""
+    import torch
+
+    if not getattr(torch, device).is_available():
+        pytest.skip(f"this machine has no {device} device")
 
 
 @pytest.mark.parametrize(("rule", "example"), FIXED)

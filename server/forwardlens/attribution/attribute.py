@@ -71,6 +71,7 @@ class _Costs:
     ) -> None:
         self._recording, self._split, self._places, self._median = recording, split, places, median_ms
         self._where = where
+        self._shapes = [tuple(map(tuple, call)) for call in recording["shapes"]]
         self._callees = _callee_times(recording, self._function_self())
 
     def all(self) -> tuple[ExpressionCost, ...]:
@@ -132,7 +133,8 @@ class _Costs:
         return place != OUTSIDE and tuple(self._recording["places"][place][:2]) == (function, line)
 
     def _op(self, name: int, op: OpTimes, share: Share) -> OpCost:
-        label = self._recording["names"][name]
+        label, dtypes = self._recording["names"][name], self._recording.get("dtypes")
+        commonest = op.signatures[0]
         scale = share.backward_scale if label.endswith(BACKWARD) else share.forward_scale
         return OpCost(
             label,
@@ -141,9 +143,10 @@ class _Costs:
             op.total * scale / _MS,
             op.device / _MS,
             0,
-            tuple(tuple(shape) for shape in self._recording["shapes"][op.shapes]),
-            op.shape_variants,
+            self._shapes[commonest],
+            len({self._shapes[signature] for signature in op.signatures}),
             op.outermost,
+            tuple(dtypes[commonest]) if dtypes else (),
         )
 
 

@@ -16,15 +16,17 @@ OpKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class OpTimes:
-    """One operator at one place in one forward: profiled nanoseconds, not yet calibrated."""
+    """One operator at one place in one forward: profiled nanoseconds, not yet calibrated.
+
+    `signatures` are the kinds of inputs it got, the commonest first, as indices into the recording's `shapes`.
+    """
 
     calls: int
     total: float
     self: float
     device: float
     blocked: float
-    shapes: int
-    shape_variants: int
+    signatures: tuple[int, ...]
     outermost: bool
 
 
@@ -45,15 +47,14 @@ def _typical(runs: list[list[RawOp]]) -> OpTimes:
     calls = round(statistics.median(len(ops) for ops in runs))
     longest = max(runs, key=len)
     instances = list(zip(*runs, strict=False)) if min(map(len, runs)) >= calls else [(op,) for op in longest[:calls]]
-    shapes = Counter(op[_SHAPES] for op in longest)
+    signatures = Counter(op[_SHAPES] for op in longest)
     return OpTimes(
         calls,
         _sum_of_medians(instances, _TOTAL),
         _sum_of_medians(instances, _SELF),
         _sum_of_medians(instances, _DEVICE),
         _sum_of_medians(instances, _BLOCKED),
-        shapes.most_common(1)[0][0],
-        len(shapes),
+        tuple(signature for signature, _ in signatures.most_common()),
         any(op[_DEPTH] == 0 for op in longest),
     )
 

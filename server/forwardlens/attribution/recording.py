@@ -76,6 +76,8 @@ class RawClock(TypedDict):
 
 
 class Recording(TypedDict):
+    """`dtypes` goes with `shapes`, call by call; recordings made before it was kept have none."""
+
     environment: dict[str, Any]
     target: str | None
     described: str
@@ -87,6 +89,7 @@ class Recording(TypedDict):
     places: list[RawPlace]
     names: list[str]
     shapes: list[list[list[int]]]
+    dtypes: NotRequired[list[list[str]]]
     iterations: list[RawIteration]
     timeline: RawTimeline
     texts: dict[str, str]

@@ -31,8 +31,9 @@ class OpCost:
     """One operator at one expression, per forward.
 
     `self_ms` excludes the operators it runs inside itself and `total_ms` includes them; both are calibrated
-    host milliseconds. `shapes` holds the input shapes of the commonest call, `shape_variants` how many
-    different ones were seen. `outermost` is false for an operator that ran inside another at the same place.
+    host milliseconds. `shapes` holds the input shapes of the commonest call and `dtypes` what they are made of, as
+    torch names it (`float32`), empty for an argument that is no tensor; `shape_variants` is how many different shapes
+    were seen. `outermost` is false for an operator that ran inside another at the same place.
     """
 
     name: str
@@ -44,6 +45,7 @@ class OpCost:
     shapes: tuple[Shape, ...]
     shape_variants: int
     outermost: bool
+    dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,12 @@ class GradUse:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
+    """What was measured on.
+
+    `float32_matmul_precision` is torch's own setting: `highest`, `high` or `medium`. `matmul_tf32` and `conv_tf32` say
+    whether float32 products and convolutions may use TF32; None on a device that has none.
+    """
+
     python: str
     torch: str
     platform: str
@@ -97,6 +105,10 @@ class Environment:
     threads: int
     grad_mode: bool
     training: bool
+    compute_capability: str | None = None
+    float32_matmul_precision: str | None = None
+    matmul_tf32: bool | None = None
+    conv_tf32: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

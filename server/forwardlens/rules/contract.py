@@ -22,12 +22,14 @@ class Example:
 
     `code` is a whole module with a `build()` that returns `(model, inputs)`. It is profiled for real. Lines that end
     in `#!` must carry this rule's finding, and no other line may. `fixed` is the module after all safe fixes of this
-    rule, without the marks; None where the rule only explains. An example without marks must stay clean.
+    rule, without the marks; None where the rule only explains. An example without marks must stay clean. One for
+    another `device` than the CPU is run where there is such a device.
     """
 
     name: str
     code: str
     fixed: str | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

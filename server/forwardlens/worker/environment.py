@@ -24,7 +24,38 @@ def describe(device: torch.device, training: bool) -> dict:
         "threads": torch.get_num_threads(),
         "grad_mode": torch.is_grad_enabled(),
         "training": training,
+        **_float32(device),
     }
+
+
+def _float32(device: torch.device) -> dict:
+    """How precisely float32 products are computed. TF32 exists from compute capability 8.0 on: Ampere."""
+    capability = None
+    if device.type == "cuda" and torch.version.cuda is not None:
+        capability = torch.cuda.get_device_capability(device)
+    has_tf32 = capability is not None and capability >= (8, 0)
+    return {
+        "compute_capability": None if capability is None else "{}.{}".format(*capability),
+        "float32_matmul_precision": _matmul_precision(),
+        "matmul_tf32": _allows_tf32(torch.backends.cuda.matmul) if has_tf32 else None,
+        "conv_tf32": _allows_tf32(torch.backends.cudnn.conv, torch.backends.cudnn) if has_tf32 else None,
+    }
+
+
+def _matmul_precision() -> str | None:
+    """`highest`, `high` or `medium`; None where the program set it through the newer settings, which torch refuses to
+    mix with this one.
+    """
+    with contextlib.suppress(RuntimeError):
+        return torch.get_float32_matmul_precision()
+    return None
+
+
+def _allows_tf32(settings, older_settings=None) -> bool:
+    """`fp32_precision`, since torch 2.9, also knows what was set by `allow_tf32`; reading the latter can raise then."""
+    with contextlib.suppress(AttributeError, RuntimeError):
+        return settings.fp32_precision == "tf32"
+    return bool((older_settings or settings).allow_tf32)
 
 
 def _device_name(device: torch.device) -> str:

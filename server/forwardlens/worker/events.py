@@ -27,6 +27,25 @@ _WAITS = (
     "hipDeviceSynchronize",
 )
 _BACKWARD = "autograd::engine::evaluate_function: "
+# The profiler names a tensor's dtype as C++ does; what else an operator takes has names that stand for no dtype.
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+    "long int": "int64",
+    "long": "int64",
+    "long long": "int64",
+    "__int64": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "short": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+}
 _NAME, _PLACE, _ENTRY, _DEPTH, _TOTAL, _SELF, _SHAPES, _DEVICE, _BLOCKED = range(9)
 
 
@@ -129,10 +148,12 @@ class Collector:
             self.timeline["memory"] = memory(kineto_results, marks, times)
 
     def rows(self) -> dict:
-        shapes = [[list(shape) for shape in call] for call in self.shapes.values]
+        shapes = [[list(shape) for shape in call] for call, _ in self.shapes.values]
+        dtypes = [[_DTYPES.get(name, "") for name in call] for _, call in self.shapes.values]
         return {
             "names": self.names.values,
             "shapes": shapes,
+            "dtypes": dtypes,
             "iterations": self.iterations,
             "timeline": self.timeline,
         }
@@ -194,7 +215,7 @@ class _Nest:
     def _op(self, event, name: str, end: int, where: int, parent: _HostOp | None, backward: bool) -> _HostOp:
         depth = parent.row[_DEPTH] + 1 if parent is not None and parent.where == where else 0
         place, entry = self._marks[where][:2] if where >= 0 else (-1, -1)
-        shapes = tuple(tuple(s) for s in event.shapes()) if name.startswith("aten::") else ()
+        shapes = (tuple(map(tuple, event.shapes())), tuple(event.dtypes())) if name.startswith("aten::") else ((), ())
         duration = event.duration_ns()
         blocked = duration if name in _WAITS else 0
         label = self._names(f"{name} (backward)" if backward else name)

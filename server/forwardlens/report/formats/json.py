@@ -78,6 +78,7 @@ def _op(op: OpCost) -> JsonObject:
         "self_ms": _number(op.self_ms),
         "device_ms": _number(op.device_ms),
         "shapes": [list(shape) for shape in op.shapes],
+        "dtypes": list(op.dtypes),
     }
 
 

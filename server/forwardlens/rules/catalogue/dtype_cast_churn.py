@@ -111,6 +111,26 @@ def build():
     return Wide(), (torch.randn(1, 64),)
 """,
         ),
+        Example(
+            "another-layout-of-the-same-dtype",
+            """\
+import torch
+from torch import nn
+
+
+class Layout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 16, 32, 32))
+
+    def forward(self, x):
+        return x + self.weight.to(memory_format=torch.channels_last)
+
+
+def build():
+    return Layout(), (torch.randn(8, 16, 32, 32),)
+""",
+        ),
     )
 
     def find(self, context: Context) -> Iterator[Match]:
@@ -134,7 +154,26 @@ def _converted(node: ast.AST, cost: ExpressionCost) -> str | None:
     """The name whose value `node` copies into another dtype."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _CASTS:
         return None
-    return dotted(node.func.value) if cost.op_calls("aten::_to_copy") and _large(cost) else None
+    return dotted(node.func.value) if _large(cost) and _conversion(cost) is not None else None
+
+
+def _conversion(cost: ExpressionCost) -> tuple[str, str] | None:
+    """The dtypes from and to which `cost` copied; empty names where the recording has none, None without a change.
+
+    `Tensor.to` copies for another device or layout as well.
+    """
+    if not cost.op_calls("aten::_to_copy"):
+        return None
+    copies = [op for op in cost.ops if op.name == "aten::copy_"]
+    known = [(op.dtypes[1], op.dtypes[0]) for op in copies if len(op.dtypes) >= 2 and len(op.shapes[0])]
+    if not known:
+        return ("", "")
+    return next(((before, after) for before, after in known if before != after), None)
+
+
+def _from_to(cost: ExpressionCost) -> str:
+    before, after = _conversion(cost) or ("", "")
+    return f"from {before} to {after}" if before and after else "to another dtype"
 
 
 def _large(cost: ExpressionCost) -> bool:
@@ -154,7 +193,7 @@ def _weight(sites: Sites, place: str, found: list[tuple[ast.Call, ExpressionCost
     calls = sum(c.calls for _, c in found)
     return Match(
         sites.source.span(node),
-        f"`{place}` is converted to another dtype {times(calls)} in every forward, {percent(share)} of it, although it "
+        f"`{place}` is converted {_from_to(cost)} {times(calls)} in every forward, {percent(share)} of it, although it "
         "changes only when it is trained or loaded: for inference convert the module once, for training let "
         "`torch.autocast` keep the copy",
         share,
@@ -169,7 +208,7 @@ def _value(sites: Sites, place: str, found: list[tuple[ast.Call, ExpressionCost]
     others = tuple(Related(sites.source.span(n), "the same conversion") for n, _ in ordered[1:])
     return Match(
         sites.source.span(ordered[0][0]),
-        f"`{place}` is converted to the same dtype {times(calls)} in one forward, {percent(share)} of it: "
+        f"`{place}` is converted {_from_to(ordered[0][1])} {times(calls)} in one forward, {percent(share)} of it: "
         "convert it once under a name of its own",
         share,
         {"calls": calls},
