@@ -38,6 +38,7 @@ class EntryConfig:
     iterations: int | None = None
     warmup: int | None = None
     backward: bool = False
+    graph_breaks: bool = False
     arguments: tuple[str, ...] = ()
 
 

@@ -114,6 +114,17 @@ def test_operators_are_calibrated_with_their_expression() -> None:
     assert mul.op_calls("aten::mul", "aten::to") == 2
 
 
+def test_shapes_are_told_apart_from_dtypes() -> None:
+    """The same shapes in two dtypes are one shape, and a recording from before dtypes were kept still loads."""
+    rows = [op(0, ADD, 100, 100), op(0, ADD, 100, 100)]
+    rows[1][6] = 1
+    made = recording(shapes=[[[4]], [[4]]], iterations=[iteration(ops=rows)])
+    assert next(c for c in attribute(made, "m").lines if c.op_calls("aten::add")).ops[0].dtypes == ()
+    made["dtypes"] = [["float32"], ["float16"]]
+    add = next(c for c in attribute(made, "m").lines if c.op_calls("aten::add")).ops[0]
+    assert (add.shapes, add.shape_variants, add.dtypes) == (((4,),), 1, ("float32",))
+
+
 def test_total_adds_the_user_functions_called() -> None:
     call = next(c for c in attribute(recording(), "x").lines if c.span.line == 3)
     assert call.self_ms == pytest.approx(0.5)

@@ -88,6 +88,7 @@ def _wrong_fixes(findings: tuple[Finding, ...], example: Example) -> Iterator[st
 def _without_costs(profile: Profile) -> Profile:
     return replace(
         profile,
+        graphs=None,
         lines=tuple(
             replace(cost, calls=0, calls_per_entry=0, self_ms=0.0, total_ms=0.0, share=0.0, ops=())
             for cost in profile.lines

@@ -43,9 +43,7 @@ def _found(profile: Profile, source: SourceText) -> tuple[Finding, ...]:
 
 def test_it_stands_on_the_costliest_product_and_names_the_others() -> None:
     source = SourceText("/w/x.py", TEXT)
-    found = _found(
-        _profile(source, _op("aten::addmm", 0.2), _op("aten::addmm", 0.5), _op("aten::relu", 0.1)), source
-    )
+    found = _found(_profile(source, _op("aten::addmm", 0.2), _op("aten::addmm", 0.5), _op("aten::relu", 0.1)), source)
     assert [(f.span.line, f.severity) for f in found] == [(3, "warning")]
     assert found[0].share == pytest.approx(0.7)
     assert [related.span.line for related in found[0].related] == [2]

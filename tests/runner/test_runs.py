@@ -75,6 +75,20 @@ def test_callable_of_a_file_is_profiled_and_adds_up(tmp_path: Path) -> None:
     assert total + profile.unattributed_share * median == pytest.approx(median)
 
 
+def test_operators_say_their_dtypes_and_the_run_how_precise_its_products_are(tmp_path: Path) -> None:
+    text = MODEL.replace("return x + 1.0", "return x.to(torch.bfloat16), torch.arange(8) + 1").replace(
+        "    torch.manual_seed(0)", '    torch.set_float32_matmul_precision("high")'
+    )
+    profile = run(tmp_path, "model.py:build", text)
+    dtypes = {op.name: op.dtypes for cost in profile.lines for op in cost.ops}
+    assert dtypes["aten::addmm"][:3] == ("float32", "float32", "float32")
+    assert dtypes["aten::copy_"][:2] == ("bfloat16", "float32")
+    assert dtypes["aten::add"][:2] == ("int64", "int64")
+    assert profile.environment.float32_matmul_precision == "high"
+    # A CPU has no TF32 to allow, whatever the program says.
+    assert profile.environment.matmul_tf32 is None
+
+
 def test_callable_of_a_package_module_keeps_relative_imports(tmp_path: Path) -> None:
     (tmp_path / "src" / "pkg").mkdir(parents=True)
     (tmp_path / "src" / "pkg" / "__init__.py").write_text("")
@@ -132,6 +146,68 @@ def test_compiled_code_is_a_cost_of_its_calling_line(tmp_path: Path) -> None:
     assert costs_by_text(profile)["self.fast(x)"] == 3
     assert call.op_calls("aten::relu") == 3
     assert not any("step" in cost.function for cost in profile.lines)
+
+
+BREAKS = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def told(self, x):
+        print("mean", x.shape)
+        return x * 2
+
+    def forward(self, x):
+        x = self.told(self.linear(x))
+        x = self.linear(x) * x.sum().item()
+        return self.loop(x)
+
+    def loop(self, x):
+        for _ in range(3):
+            x = self.linear(x)
+            if x.sum() > 0:
+                x = x + 1
+        return x
+
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(4, 8),)
+
+
+def compiled():
+    model, inputs = build()
+    return torch.compile(model, backend="eager"), inputs
+"""
+
+
+@pytest.mark.parametrize(("entry", "asked"), [("compiled", False), ("build", True)])
+def test_graph_breaks_are_told_with_line_reason_and_what_is_lost(tmp_path: Path, entry: str, asked: bool) -> None:
+    profile = run(tmp_path, f"model.py:{entry}", BREAKS, graph_breaks=asked)
+    graphs = profile.graphs
+    assert graphs is not None
+    assert graphs.asked == asked
+    found = {BREAKS.split("\n")[b.span.line - 1].strip(): b for b in graphs.breaks}
+    assert {line: (b.function, b.frame_skipped) for line, b in found.items()} == {
+        'print("mean", x.shape)': ("told", False),
+        "x = self.linear(x) * x.sum().item()": ("forward", False),
+        "if x.sum() > 0:": ("loop", True),
+    }
+    assert [next(w for w in ("print", "item", "ynamic control flow", "?") if w in b.reason) for b in found.values()]
+    # The linear layer before the print, the product after it, and what follows it; nothing of the loop.
+    assert graphs.count >= 3
+
+
+def test_forward_that_is_not_compiled_does_not_pay_for_dynamo(tmp_path: Path) -> None:
+    text = MODEL.replace(
+        "        for _", "        import sys\n        assert 'torch._dynamo' not in sys.modules\n        for _"
+    )
+    assert run(tmp_path, "model.py:build", text).graphs is None
 
 
 def test_forward_that_changes_from_run_to_run_says_so(tmp_path: Path) -> None:

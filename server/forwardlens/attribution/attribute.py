@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from forwardlens.attribution.bound import bound
 from forwardlens.attribution.calibrate import LineTimes, calibrate
+from forwardlens.attribution.graphs import graph_notes, graphs_of
 from forwardlens.attribution.operators import OpTimes
 from forwardlens.attribution.places import Places
 from forwardlens.attribution.recording import OUTSIDE, Recording
@@ -58,8 +59,9 @@ def attribute(recording: Recording, entry: str) -> Profile:
         shares.unattributed / _MS / median if median else 0.0,
         costs,
         recording["texts"],
-        tuple(_notes(recording, times, costs)),
+        (*_notes(recording, times, costs), *graph_notes(recording)),
         timeline(recording, times, where, median * _MS),
+        graphs_of(recording, {path: SourceText(path, text) for path, text in recording["texts"].items()}),
     )
 
 

@@ -35,6 +35,22 @@ RawHostOp = tuple[int, int, int, int, int, int]
 RawKernel = tuple[int, int, int, int, int, int, int]
 
 
+# A file, a line, the first and the last column in bytes where known, a function, Dynamo's reason, and whether it
+# compiles nothing of that function.
+RawGraphBreak = tuple[str, int, int | None, int | None, str, str, bool]
+
+
+class RawGraphs(TypedDict):
+    """What Dynamo says: `asked` where the whole forward was traced because the user wanted to know, `failed` why that
+    did not work, and how many `graphs` were compiled.
+    """
+
+    asked: bool
+    failed: str | None
+    graphs: int
+    breaks: list[RawGraphBreak]
+
+
 class RawIteration(TypedDict):
     """One profiled forward. `memory` rows are `[place, bytes]`, `events` counts all that the profiler recorded."""
 
@@ -76,7 +92,9 @@ class RawClock(TypedDict):
 
 
 class Recording(TypedDict):
-    """`dtypes` goes with `shapes`, call by call; recordings made before it was kept have none."""
+    """`dtypes` goes with `shapes`, call by call; `graphs` is None where nothing was compiled. Recordings made before
+    these were kept have neither.
+    """
 
     environment: dict[str, Any]
     target: str | None
@@ -96,3 +114,4 @@ class Recording(TypedDict):
     truncated: bool
     stopped: bool
     in_place: NotRequired[str]
+    graphs: NotRequired[RawGraphs | None]

@@ -29,6 +29,7 @@ class MeasureOptions:
     iterations: int | None
     warmup: int | None
     backward: bool
+    graph_breaks: bool
     include: tuple[str, ...]
     save_trace: Path | None
     time_limit: float | None
@@ -71,6 +72,7 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),
         click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Runs before any is timed."),
         click.option("--backward", is_flag=True, help="Run the backward pass too."),
+        click.option("--graph-breaks", is_flag=True, help="Also say where torch.compile would break the graph."),
         click.option("--include", multiple=True, metavar="PACKAGE", help="Count an installed package as user code."),
         click.option(
             "--time-limit",
@@ -127,6 +129,7 @@ def _request(options: MeasureOptions, entry: EntryConfig, workspace: Path) -> Ru
         iterations=entry.iterations if options.iterations is None else options.iterations,
         warmup=entry.warmup if options.warmup is None else options.warmup,
         backward=options.backward or entry.backward,
+        graph_breaks=options.graph_breaks or entry.graph_breaks,
         include=options.include,
         arguments=options.arguments or entry.arguments,
         time_limit=options.time_limit,

@@ -94,6 +94,7 @@ class ClientSettings:
     heat: bool = True
     rules: Mapping[str, Level] = field(default_factory=dict[str, Level])
     profile_on_save: bool = False
+    graph_breaks: bool = False
 
 
 def parse_settings(value: object) -> ClientSettings:
@@ -112,6 +113,7 @@ def parse_settings(value: object) -> ClientSettings:
         heat=table.flag("heat", default=True),
         rules=table.levels("rules"),
         profile_on_save=table.flag("profileOnSave", default=False),
+        graph_breaks=table.flag("graphBreaks", default=False),
     )
 
 

@@ -175,6 +175,7 @@ def make_plan(
         iterations=client.iterations or entry.iterations,
         warmup=entry.warmup,
         backward=entry.backward,
+        graph_breaks=client.graph_breaks or entry.graph_breaks,
         arguments=entry.arguments if asked.arguments is None else asked.arguments,
         environment=asked.environment or {},
         cwd=None if asked.cwd is None else Path(asked.cwd),

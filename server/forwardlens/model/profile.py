@@ -123,6 +123,31 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """A place where Dynamo ends a graph. `span` covers the line where Dynamo tells no columns.
+
+    `reason` is in Dynamo's own words. `frame_skipped` says that nothing of `function` is compiled because of it.
+    """
+
+    span: Span
+    function: str
+    reason: str
+    frame_skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """What Dynamo made of the forward: how many graphs, and where it ended one.
+
+    With `asked` the whole forward was traced for this account only; otherwise it is that of what the program compiles.
+    """
+
+    count: int
+    asked: bool
+    breaks: tuple[GraphBreak, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunError:
     """Something the user should know about a run, with the place if there is one."""
 
@@ -138,6 +163,7 @@ class Profile:
 
     `texts` maps each file's absolute path to the exact text that ran: edits are compared with it, so a
     measured line keeps its cost when it moves and loses it when it changes.
+    `graphs` is None where the program compiles nothing and nobody asked what would become of it.
     The `self_ms` of all `lines` and `unattributed_share` of the median add up to the median.
     """
 
@@ -151,6 +177,7 @@ class Profile:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     errors: tuple[RunError, ...] = ()
     timeline: Timeline | None = None
+    graphs: Graphs | None = None
 
     def in_file(self, path: str) -> tuple[ExpressionCost, ...]:
         return tuple(cost for cost in self.lines if cost.span.file == path)

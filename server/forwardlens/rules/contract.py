@@ -73,6 +73,9 @@ class Rule(ABC):
     through. With `threshold_of_rest` the share is compared with what the costlier findings with a fix leave of the
     forward, for faults that matter once those are gone.
 
+    `takes_fixes` says that the fault has no fixes of its own, and goes away with the expression it stands at: a fix of
+    another rule for that expression is its fix too.
+
     `drops_graph` says that the rule's fixes keep the values and give up the autograd graph on purpose, so that
     gradients are not compared when one is tried.
     """
@@ -82,6 +85,7 @@ class Rule(ABC):
     highest: ClassVar[Severity] = "warning"
     threshold_factor: ClassVar[float] = 1.0
     threshold_of_rest: ClassVar[bool] = False
+    takes_fixes: ClassVar[bool] = False
     drops_graph: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]]
 

@@ -7,10 +7,11 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Literal
 
-from forwardlens.model import Edit, Finding, Profile, RunError, Severity
+from forwardlens.model import Edit, Finding, Profile, Related, RunError, Severity
 from forwardlens.rules import catalogue as catalogue_package
 from forwardlens.rules.contract import Context, Match, Rule
 from forwardlens.source.text import SourceText
@@ -61,7 +62,7 @@ def find(
     """
     matches: list[tuple[Rule, SourceText, Match]] = []
     failures: list[RunError] = []
-    files = sorted({cost.span.file for cost in profile.lines} & sources.keys())
+    files = sorted(_measured_files(profile) & sources.keys())
     for rule in catalogue() if rules is None else rules:
         if levels.get(rule.name) == "off":
             continue
@@ -72,6 +73,7 @@ def find(
         except Exception as error:
             # A broken rule must not take the others with it.
             failures.append(_failure(rule, error))
+    matches = _with_taken_fixes(matches)
     matches.sort(key=lambda item: (-item[2].share, item[2].span, item[0].name))
     kept = [
         _finding(rule, match, levels)
@@ -82,12 +84,49 @@ def find(
     return tuple(capped), (*failures, *notes)
 
 
+def _measured_files(profile: Profile) -> set[str]:
+    """Code that `torch.compile` wrote has no costs in the file it came from, only breaks."""
+    breaks = () if profile.graphs is None else profile.graphs.breaks
+    return {cost.span.file for cost in profile.lines} | {graph_break.span.file for graph_break in breaks}
+
+
 def _failure(rule: Rule, error: Exception) -> RunError:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f" (line {trace.tb_lineno})" if trace is not None else ""
     return RunError("rule", f"the rule {rule.name} failed and was left out: {type(error).__name__}: {error}{where}")
+
+
+def _with_taken_fixes(matches: list[tuple[Rule, SourceText, Match]]) -> list[tuple[Rule, SourceText, Match]]:
+    """A fault that goes away with the fix of another one at the same expression is one finding with it.
+
+    It stands under the name of the one that holds more of the forward; what the other one says is kept beside it.
+    """
+    merged = list(matches)
+    for taking in matches:
+        giving = next((m for m in merged if taking[0].takes_fixes and _fixes_the_same(m, taking)), None)
+        if giving is not None:
+            merged.remove(giving)
+            merged.remove(taking)
+            merged.append(_as_one(taking, giving))
+    return merged
+
+
+def _fixes_the_same(one: tuple[Rule, SourceText, Match], other: tuple[Rule, SourceText, Match]) -> bool:
+    mine, place = one[2], other[2].span
+    nested = mine.span.contains(place) or place.contains(mine.span)
+    fitting = not one[0].takes_fixes and not one[0].drops_graph
+    return fitting and nested and any(fix.applicability == "safe" for fix in mine.fixes)
+
+
+def _as_one(
+    taking: tuple[Rule, SourceText, Match], giving: tuple[Rule, SourceText, Match]
+) -> tuple[Rule, SourceText, Match]:
+    if giving[2].share > taking[2].share:
+        said = Related(taking[2].span, taking[2].message)
+        return giving[0], giving[1], replace(giving[2], related=(*giving[2].related, said))
+    return taking[0], taking[1], replace(taking[2], fixes=giving[2].fixes)
 
 
 def _distinct(matches: Iterable[tuple[Rule, SourceText, Match]]) -> Iterator[tuple[Rule, SourceText, Match]]:

@@ -20,6 +20,7 @@ class RunRequest:
     `time_limit` is how many seconds one forward may take before it is measured in part.
     `save_trace` is where the worker writes a Chrome trace of one more forward.
     `iterations` and `warmup` are chosen by the worker when None.
+    `graph_breaks` asks Dynamo, after everything else, where it would break the graph of the whole forward.
     """
 
     entry: str
@@ -30,6 +31,7 @@ class RunRequest:
     iterations: int | None = None
     warmup: int | None = None
     backward: bool = False
+    graph_breaks: bool = False
     include: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     save_trace: str | None = None
@@ -41,7 +43,9 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`stage` is a short stable word (`start`, `load`, `warm-up`, `time`, `profile`, `clock`, `verify`)."""
+    """`stage` is a short stable word (`start`, `load`, `warm-up`, `time`, `profile`, `clock`, `graphs`,
+    `verify`).
+    """
 
     stage: str
     message: str

@@ -67,6 +67,7 @@ def _fields(request: RunRequest) -> dict[str, Any]:
         "iterations": request.iterations,
         "warmup": request.warmup,
         "backward": request.backward,
+        "graph_breaks": request.graph_breaks,
         "include": list(request.include),
         "arguments": list(request.arguments),
         "save_trace": request.save_trace,

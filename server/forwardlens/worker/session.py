@@ -53,14 +53,35 @@ class Session:
         unknown = missing_packages(request.get("include", []))
         if unknown:
             raise Failure("usage", f"--include {unknown[0]}: {sys.executable} has no package of that name")
-        overlay = Overlay(request.get("overlays", {}))
+        overlay, graphs = Overlay(request.get("overlays", {})), Graphs(is_user)
         self._channel.progress("load", f"Loading {request['entry']}")
         case = self._load(request, overlay, is_user)
+        with graphs.watch():
+            recording = self._measure(case, request, is_user, overlay)
+        account = self._account(graphs, case, request, repeatable="in_place" not in recording)
+        # Code that was compiled leaves no costs, but its breaks stand in its text.
+        broken = sorted({row[0] for row in account["breaks"] if is_user(row[0])}) if account else []
+        texts = {**{path: overlay.text(path) for path in broken}, **recording["texts"]}
+        return {**recording, "texts": texts, "graphs": account}
+
+    def _measure(self, case: Case, request: dict, is_user: UserCode, overlay: Overlay) -> dict:
         reason = difference(case, request.get("time_limit"))
         if reason is None:
             with case.ambient.entered():
                 return measure(case, request, is_user, overlay, self._channel)
         return self._measure_in_program(case, reason, request, is_user, overlay)
+
+    def _account(self, graphs: Graphs, case: Case, request: dict, *, repeatable: bool) -> dict | None:
+        """Last of all: to trace the forward anew, Dynamo forgets what it has compiled."""
+        if not request.get("graph_breaks"):
+            return graphs.account()
+        self._channel.progress("graphs", "Asking Dynamo where it breaks the graph")
+        failed = "it cannot be repeated"
+        if repeatable:
+            placed = case.to(choose_device(case, request["device"])) if request.get("device") else case
+            with case.ambient.entered():
+                failed = graphs.explain(placed)
+        return {"graphs": 0, "breaks": [], **(graphs.account() or {}), "asked": True, "failed": failed}
 
     def _measure_in_program(self, case: Case, reason: str, request: dict, is_user: UserCode, overlay: Overlay) -> dict:
         """Measure the program's own calls, for a case that cannot be repeated because of `reason`."""

@@ -7,7 +7,18 @@ import math
 from dataclasses import asdict, replace
 from typing import Any
 
-from forwardlens.model import Edit, ExpressionCost, Finding, Fix, Forward, OpCost, RunError, Span, Verification
+from forwardlens.model import (
+    Edit,
+    ExpressionCost,
+    Finding,
+    Fix,
+    Forward,
+    Graphs,
+    OpCost,
+    RunError,
+    Span,
+    Verification,
+)
 from forwardlens.report.formats import Format
 from forwardlens.report.links import rule_url
 from forwardlens.report.record import Report, plain_evidence
@@ -33,6 +44,7 @@ def document(report: Report) -> JsonObject:
         "lines": [_line(cost, report) for cost in profile.lines],
         "findings": [_finding(finding, report) for finding in report.findings],
         "errors": [_error(error, report) for error in report.errors],
+        "graphs": None if profile.graphs is None else _graphs(profile.graphs, report),
     }
 
 
@@ -132,6 +144,22 @@ def _verification(tried: Verification) -> JsonObject:
         "speedup_low": _number(tried.speedup_low),
         "speedup_high": _number(tried.speedup_high),
         "pairs": tried.pairs,
+    }
+
+
+def _graphs(graphs: Graphs, report: Report) -> JsonObject:
+    return {
+        "count": graphs.count,
+        "asked": graphs.asked,
+        "breaks": [
+            {
+                **_place(graph_break.span, report),
+                "function": graph_break.function,
+                "reason": graph_break.reason,
+                "frame_skipped": graph_break.frame_skipped,
+            }
+            for graph_break in graphs.breaks
+        ],
     }
 
 

@@ -175,6 +175,8 @@ def _outermost(sites: Sites) -> Function | None:
     for cost in sites.context.profile.lines:
         key = (cost.span.file, cost.function)
         totals[key] = totals.get(key, 0.0) + cost.total_ms
+    if not totals:
+        return None
     file, name = max(totals, key=lambda key: totals[key])
     if file != sites.source.path:
         return None
