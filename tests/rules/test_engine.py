@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 import profiles
 import pytest
 
-from forwardlens.model import Edit, Fix, Severity
+from forwardlens.model import SMALLER_FINDINGS, Edit, Fix, Severity
 from forwardlens.rules import engine
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.source.text import SourceText
@@ -117,5 +117,74 @@ def test_most_findings_of_a_file_are_shown_and_the_rest_is_told() -> None:
     names = [f"v{number:03}" for number in range(engine.MOST_PER_FILE + 5)]
     findings, notes = _found("\n".join(names), dict.fromkeys(names, 0.5), EveryLine())
     assert len(findings) == engine.MOST_PER_FILE
-    assert [note.kind for note in notes] == ["note"]
-    assert notes[0].message.startswith("5 ")
+    assert [(note.kind, note.file, note.count) for note in notes] == [(SMALLER_FINDINGS, "/w/x.py", 5)]
+    assert notes[0].message == "and 5 smaller findings in this file"
+
+
+STATEMENT = """\
+y = call(
+    a,
+    b,
+)  # forwardlens: ignore[low, every-line]
+for x in c:  # forwardlens: ignore[every-line]
+    DD = x
+e = [
+    FF,  # forwardlens: ignore[broken]
+]
+"""
+
+
+def test_an_ignore_comment_counts_for_its_whole_statement_and_names_several_rules() -> None:
+    shares = dict.fromkeys(["call(\n    a,\n    b,\n)", "in c", "DD", "FF"], 0.5)
+    found, _ = _found(STATEMENT, shares, EveryLine(), Low())
+    assert {(f.rule, f.span.line) for f in found} == {
+        *(("low", line) for line in (5, 6, 8)),
+        *(("every-line", line) for line in (6, 8)),
+    }
+
+
+class Covering(EveryLine):
+    name: ClassVar[str] = "covering"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {"fixing": "expression", "every-line": "expression"}
+
+
+class CoveringLoop(EveryLine):
+    name: ClassVar[str] = "covering-loop"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {"inner": "loop"}
+
+    def find(self, context: Context) -> Iterator[Match]:
+        yield Match(context.costs[0].span, "the loop costs", 0.9, {})
+
+
+class Inner(EveryLine):
+    name: ClassVar[str] = "inner"
+
+    def find(self, context: Context) -> Iterator[Match]:
+        yield Match(context.costs[1].span, "a part of it costs", 0.5, {})
+
+
+def test_one_cause_found_by_two_rules_is_one_finding_with_the_fix_of_either() -> None:
+    (finding,), _ = _found("a\n", {"a": 0.5}, Fixing(), Covering(), EveryLine())
+    assert (finding.rule, [fix.title for fix in finding.fixes]) == ("covering", ["Do it"])
+
+
+def test_the_costlier_finding_with_a_fix_stays_and_says_what_the_other_one_said() -> None:
+    class Cheap(Covering):
+        def find(self, context: Context) -> Iterator[Match]:
+            yield Match(context.costs[0].span, "also for this", 0.1, {})
+
+    (finding,), _ = _found("a\n", {"a": 0.5}, Cheap(), Fixing())
+    assert (finding.rule, [related.message for related in finding.related]) == ("fixing", ["also for this"])
+
+
+def test_one_loop_is_one_finding_where_a_rule_says_so() -> None:
+    text = "for x in y:\n    a(x)\n    b(x)\nc(x)\n"
+    assert [f.rule for f in _found(text, {"a(x)": 0.9, "b(x)": 0.5}, CoveringLoop(), Inner())[0]] == ["covering-loop"]
+    assert len(_found(text, {"a(x)": 0.9, "c(x)": 0.5}, CoveringLoop(), Inner())[0]) == 2
+
+
+def test_a_covering_rule_that_is_silenced_or_off_covers_nothing() -> None:
+    findings, _ = _found("a  # forwardlens: ignore[covering]\n", {"a": 0.5}, Covering(), EveryLine())
+    assert [finding.rule for finding in findings] == ["every-line"]
+    findings, _ = _found("a\n", {"a": 0.5}, Covering(), EveryLine(), levels={"covering": "off"})
+    assert [finding.rule for finding in findings] == ["every-line"]

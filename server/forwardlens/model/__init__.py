@@ -13,6 +13,7 @@ from forwardlens.model.finding import (
 )
 from forwardlens.model.location import Span
 from forwardlens.model.profile import (
+    SMALLER_FINDINGS,
     Bound,
     Environment,
     ExpressionCost,
@@ -29,6 +30,7 @@ from forwardlens.model.profile import (
 from forwardlens.model.timeline import Held, Lane, MemoryPoint, MemoryUse, Timeline, TimelineEvent
 
 __all__ = [
+    "SMALLER_FINDINGS",
     "Applicability",
     "Bound",
     "Edit",

@@ -15,6 +15,9 @@ from forwardlens.model.timeline import Timeline
 Bound = Literal["dispatch", "compute", "sync", "memory", "mixed"]
 Shape = tuple[int, ...]
 
+# The kind of note that says how many findings of a file are not shown.
+SMALLER_FINDINGS = "smaller-findings"
+
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
@@ -149,12 +152,16 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """Something the user should know about a run, with the place if there is one."""
+    """Something the user should know about a run, with the place if there is one.
+
+    `count` is how many things a note stands for, such as findings that are not shown.
+    """
 
     kind: str
     message: str
     file: str | None = None
     line: int | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from rich.text import Text
 
-from forwardlens.model import Finding, Fix, Profile
+from forwardlens.model import SMALLER_FINDINGS, Finding, Fix, Profile
 from forwardlens.report.diff import fix_diff
 from forwardlens.report.labels import LineCost, line_costs
 from forwardlens.report.numbers import format_count, format_ms, format_share
@@ -95,6 +95,10 @@ def render_findings(report: Report) -> Iterator[Text]:
     for finding in report.findings:
         yield Text()
         yield from _finding(finding, report)
+    for error in report.errors:
+        if error.kind == SMALLER_FINDINGS and error.file is not None:
+            yield Text()
+            yield Text(f"{report.name_of(error.file)}: {error.message}", "dim")
 
 
 def render_diff(diff: str) -> Iterator[Text]:
@@ -214,6 +218,8 @@ def _fix(fix: Fix, report: Report) -> Iterator[Text]:
 
 def _errors(report: Report) -> Iterator[Text]:
     for error in report.errors:
+        if error.kind == SMALLER_FINDINGS:
+            continue
         yield Text()
         place = "" if error.file is None else f"{report.name_of(error.file)}:{error.line or 1}: "
         yield Text(f"{place}{error.message}", "yellow")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from forwardlens.model import Evidence, ExpressionCost, Finding, Fix, Profile, Related, Severity, Span
 from forwardlens.source.text import SourceText
@@ -73,8 +73,8 @@ class Rule(ABC):
     through. With `threshold_of_rest` the share is compared with what the costlier findings with a fix leave of the
     forward, for faults that matter once those are gone.
 
-    `takes_fixes` says that the fault has no fixes of its own, and goes away with the expression it stands at: a fix of
-    another rule for that expression is its fix too.
+    `covers` names rules that may find the same cause, and where it is the same: at one `expression`, or anywhere in one
+    `loop`. One finding is left of the two, with the fixes of either.
 
     `drops_graph` says that the rule's fixes keep the values and give up the autograd graph on purpose, so that
     gradients are not compared when one is tried.
@@ -85,7 +85,7 @@ class Rule(ABC):
     highest: ClassVar[Severity] = "warning"
     threshold_factor: ClassVar[float] = 1.0
     threshold_of_rest: ClassVar[bool] = False
-    takes_fixes: ClassVar[bool] = False
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {}
     drops_graph: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]]
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, cast
 
-from forwardlens.model import Edit, Finding, Profile, Related, RunError, Severity
+from forwardlens.model import SMALLER_FINDINGS, Edit, Finding, Profile, Related, RunError, Severity, Span
 from forwardlens.rules import catalogue as catalogue_package
 from forwardlens.rules.contract import Context, Match, Rule
 from forwardlens.source.text import SourceText
+from forwardlens.source.tree import Looping, tree_of
 
 Level = Literal["off", "hint", "info", "warning"]
 
@@ -25,6 +27,18 @@ MOST_PER_FILE = 30
 
 _ORDER: tuple[Severity, ...] = ("hint", "info", "warning")
 _IGNORE = re.compile(r"#\s*forwardlens:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a rule yields, with the rule and the file."""
+
+    rule: Rule
+    source: SourceText
+    match: Match
+
+    def changed(self, **changes: Any) -> _Found:
+        return replace(self, match=replace(self.match, **changes))
 
 
 @cache
@@ -60,7 +74,7 @@ def find(
     `threshold` is the smallest share of the forward worth a finding. `levels` caps a rule's severity or turns it
     off. A rule that raises is left out from there on and reported once; the others go on.
     """
-    matches: list[tuple[Rule, SourceText, Match]] = []
+    found: list[_Found] = []
     failures: list[RunError] = []
     files = sorted(_measured_files(profile) & sources.keys())
     for rule in catalogue() if rules is None else rules:
@@ -69,17 +83,13 @@ def find(
         try:
             for path in files:
                 context = Context(profile, sources[path], sources, threshold * rule.threshold_factor)
-                matches += [(rule, sources[path], match) for match in rule.find(context)]
+                found += [_Found(rule, sources[path], match) for match in rule.find(context)]
         except Exception as error:
             # A broken rule must not take the others with it.
             failures.append(_failure(rule, error))
-    matches = _with_taken_fixes(matches)
-    matches.sort(key=lambda item: (-item[2].share, item[2].span, item[0].name))
-    kept = [
-        _finding(rule, match, levels)
-        for rule, source, match in _worthwhile(_distinct(matches), threshold)
-        if not _ignored(source, match, rule.name)
-    ]
+    found = _one_per_cause([item for item in found if not _ignored(item)])
+    found.sort(key=lambda item: (-item.match.share, item.match.span, item.rule.name))
+    kept = [_finding(item, levels) for item in _worthwhile(_distinct(found), threshold)]
     capped, notes = _capped(kept)
     return tuple(capped), (*failures, *notes)
 
@@ -98,62 +108,73 @@ def _failure(rule: Rule, error: Exception) -> RunError:
     return RunError("rule", f"the rule {rule.name} failed and was left out: {type(error).__name__}: {error}{where}")
 
 
-def _with_taken_fixes(matches: list[tuple[Rule, SourceText, Match]]) -> list[tuple[Rule, SourceText, Match]]:
-    """A fault that goes away with the fix of another one at the same expression is one finding with it.
-
-    It stands under the name of the one that holds more of the forward; what the other one says is kept beside it.
+def _one_per_cause(found: Sequence[_Found]) -> list[_Found]:
+    """Where a rule covers another one at the same place, one finding is left: the covering one, with its fixes or else
+    the other's. A covered one that has a fix and holds more of the forward stays, and says what the other one said.
     """
-    merged = list(matches)
-    for taking in matches:
-        giving = next((m for m in merged if taking[0].takes_fixes and _fixes_the_same(m, taking)), None)
-        if giving is not None:
-            merged.remove(giving)
-            merged.remove(taking)
-            merged.append(_as_one(taking, giving))
-    return merged
+    left = list(found)
+    for covering in found:
+        covered = [item for item in left if item is not covering and _covers(covering, item)]
+        for item in covered if covering in left else ():
+            if item.match.share > covering.match.share and _has_safe_fix(item.match):
+                said = Related(covering.match.span, covering.match.message)
+                left[left.index(item)] = item.changed(related=(*item.match.related, said))
+                left.remove(covering)
+                break
+            left.remove(item)
+            if _has_safe_fix(item.match) and not _has_safe_fix(covering.match):
+                merged = covering.changed(fixes=(*item.match.fixes, *covering.match.fixes))
+                left[left.index(covering)] = covering = merged
+    return left
 
 
-def _fixes_the_same(one: tuple[Rule, SourceText, Match], other: tuple[Rule, SourceText, Match]) -> bool:
-    mine, place = one[2], other[2].span
-    nested = mine.span.contains(place) or place.contains(mine.span)
-    fitting = not one[0].takes_fixes and not one[0].drops_graph
-    return fitting and nested and any(fix.applicability == "safe" for fix in mine.fixes)
+def _covers(covering: _Found, other: _Found) -> bool:
+    scope = covering.rule.covers.get(other.rule.name)
+    if scope is None or covering.source is not other.source:
+        return False
+    one, two = covering.match.span, other.match.span
+    if scope == "expression":
+        return one.contains(two) or two.contains(one)
+    return _loop(covering) is not None and _loop(covering) is _loop(other) and not _has_safe_fix(other.match)
 
 
-def _as_one(
-    taking: tuple[Rule, SourceText, Match], giving: tuple[Rule, SourceText, Match]
-) -> tuple[Rule, SourceText, Match]:
-    if giving[2].share > taking[2].share:
-        said = Related(taking[2].span, taking[2].message)
-        return giving[0], giving[1], replace(giving[2], related=(*giving[2].related, said))
-    return taking[0], taking[1], replace(taking[2], fixes=giving[2].fixes)
+def _loop(found: _Found) -> Looping | None:
+    """The innermost loop around what was found."""
+    tree = tree_of(found.source)
+    nodes = () if tree is None else tree.at(found.match.span)
+    return next(tree.loops(nodes[0]), None) if tree is not None and nodes else None
 
 
-def _distinct(matches: Iterable[tuple[Rule, SourceText, Match]]) -> Iterator[tuple[Rule, SourceText, Match]]:
-    """One finding per cause: not the same place twice for a rule, and not the same edits twice for any."""
+def _has_safe_fix(match: Match) -> bool:
+    return any(fix.applicability == "safe" for fix in match.fixes)
+
+
+def _distinct(found: Iterable[_Found]) -> Iterator[_Found]:
+    """Not the same place twice for a rule, and not the same edits twice for any."""
     seen: set[object] = set()
-    for rule, source, match in matches:
-        edits: tuple[Edit, ...] = tuple(edit for fix in match.fixes for edit in fix.edits)
-        keys = {(rule.name, match.span), edits} if edits else {(rule.name, match.span)}
+    for item in found:
+        place = (item.rule.name, item.match.span)
+        edits: tuple[Edit, ...] = tuple(edit for fix in item.match.fixes for edit in fix.edits)
+        keys = {place, edits} if edits else {place}
         if not keys & seen:
             seen |= keys
-            yield rule, source, match
+            yield item
 
 
-def _worthwhile(
-    matches: Iterable[tuple[Rule, SourceText, Match]], threshold: float
-) -> Iterator[tuple[Rule, SourceText, Match]]:
+def _worthwhile(found: Iterable[_Found], threshold: float) -> Iterator[_Found]:
     """Those that hold enough of the forward, or of what the costlier ones will leave of it."""
     rest = 1.0
-    for rule, source, match in matches:
+    for item in found:
+        rule, share = item.rule, item.match.share
         least = threshold * rule.threshold_factor * (max(rest, 0.0) if rule.threshold_of_rest else 1.0)
-        if match.share >= least:
-            yield rule, source, match
-            if any(fix.applicability == "safe" for fix in match.fixes):
-                rest -= match.share
+        if share >= least:
+            yield item
+            if _has_safe_fix(item.match):
+                rest -= share
 
 
-def _finding(rule: Rule, match: Match, levels: Mapping[str, Level]) -> Finding:
+def _finding(item: _Found, levels: Mapping[str, Level]) -> Finding:
+    rule, match = item.rule, item.match
     wanted = match.severity or ("warning" if match.share >= WARNING_SHARE else "info")
     level = levels.get(rule.name, "warning")
     caps: list[Severity] = [wanted, rule.highest, *([level] if level != "off" else [])]
@@ -163,14 +184,28 @@ def _finding(rule: Rule, match: Match, levels: Mapping[str, Level]) -> Finding:
     )
 
 
-def _ignored(source: SourceText, match: Match, name: str) -> bool:
-    """Whether `# forwardlens: ignore[name]`, or `ignore` for all rules, stands on a line of the finding's ends."""
-    for line in {match.span.line, match.span.end_line}:
-        for comment in _IGNORE.finditer(source.line(line)):
+def _ignored(item: _Found) -> bool:
+    """Whether `# forwardlens: ignore[name]`, or `ignore` for all rules, stands on a line of the finding's statement.
+
+    Of a statement that holds others, only the lines in front of those count.
+    """
+    for line in _statement_lines(item.source, item.match.span):
+        for comment in _IGNORE.finditer(item.source.line(line)):
             rules = comment["rules"]
-            if rules is None or name in {rule.strip() for rule in rules.split(",")}:
+            if rules is None or item.rule.name in {rule.strip() for rule in rules.split(",")}:
                 return True
     return False
+
+
+def _statement_lines(source: SourceText, span: Span) -> Iterable[int]:
+    nodes = [] if source.tree is None else [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt)]
+    around = [node for node in nodes if source.span(node).contains(span)]
+    if not around:
+        return {span.line, span.end_line}
+    statement = max(around, key=lambda node: (node.lineno, node.col_offset))
+    inner = cast("list[ast.stmt]", getattr(statement, "body", []))
+    last = max(statement.lineno, inner[0].lineno - 1) if inner else (statement.end_lineno or statement.lineno)
+    return {span.line, span.end_line, *range(statement.lineno, last + 1)}
 
 
 def _capped(findings: Iterable[Finding]) -> tuple[list[Finding], list[RunError]]:
@@ -182,8 +217,12 @@ def _capped(findings: Iterable[Finding]) -> tuple[list[Finding], list[RunError]]
         if count[file] <= MOST_PER_FILE:
             kept.append(finding)
     notes = [
-        RunError("note", f"{number - MOST_PER_FILE} less costly findings in this file are not shown", file)
+        RunError(SMALLER_FINDINGS, _smaller(number - MOST_PER_FILE), file, count=number - MOST_PER_FILE)
         for file, number in count.items()
         if number > MOST_PER_FILE
     ]
     return kept, notes
+
+
+def _smaller(number: int) -> str:
+    return f"and {number} smaller finding{'' if number == 1 else 's'} in this file"

@@ -11,7 +11,7 @@ from forwardlens.lsp.convert import to_range
 from forwardlens.lsp.runs import entry_name
 from forwardlens.lsp.server import ForwardLensServer
 from forwardlens.lsp.session import Outline, View
-from forwardlens.model import Span
+from forwardlens.model import SMALLER_FINDINGS, Span
 from forwardlens.report.labels import forward_label
 from forwardlens.source.entries import ForwardMethod
 from forwardlens.source.paths import path_from_uri, uri_key
@@ -52,7 +52,8 @@ def _lenses(server: ForwardLensServer, uri: str, path: str, outline: Outline) ->
 
 def _result_title(server: ForwardLensServer, view: View) -> str:
     result = view.run.result
-    return forward_label(result.profile, len(result.findings), stale=server.session.is_stale(view.run))
+    smaller = sum(error.count for error in result.errors if error.kind == SMALLER_FINDINGS)
+    return forward_label(result.profile, len(result.findings), smaller, stale=server.session.is_stale(view.run))
 
 
 def measured_forward(view: View, outline: Outline) -> ForwardMethod | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
@@ -34,6 +34,7 @@ class ExpertLoop(Rule):
     """
 
     name: ClassVar[str] = "expert-loop"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {"masking-in-loop": "loop"}
     summary: ClassVar[str] = "A mask, a search and a gather for each expert"
     examples: ClassVar[tuple[Example, ...]] = (
         Example(

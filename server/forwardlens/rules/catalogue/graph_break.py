@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from forwardlens.model import GraphBreak, Graphs, Severity, Span
 from forwardlens.rules.contract import Context, Example, Match, Rule
@@ -89,7 +89,14 @@ class GraphBreaks(Rule):
     summary: ClassVar[str] = "A line that no graph of torch.compile can hold"
     # Dynamo's word is the evidence; what a break costs is spread over the graphs around it.
     threshold_factor: ClassVar[float] = 0.0
-    takes_fixes: ClassVar[bool] = True
+    # A value that Python reads breaks the graph; where the fix of one of these takes the read away, the graph is whole.
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {
+        "host-sync": "expression",
+        "scalar-access-in-loop": "expression",
+        "masking-in-loop": "expression",
+        "boolean-mask-copy": "expression",
+        "elementwise-loop": "expression",
+    }
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "branch-on-a-value",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from forwardlens.model import Edit, Fix
 from forwardlens.rules.batched import RefusedError
@@ -58,6 +58,7 @@ class ScalarAccessInLoop(Rule):
     """
 
     name: ClassVar[str] = "scalar-access-in-loop"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {"host-sync": "expression"}
     summary: ClassVar[str] = "A tensor read or written one element at a time"
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
