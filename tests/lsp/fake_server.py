@@ -4,7 +4,7 @@ A line ending in `#$ {...}` was measured: `expr` is the expression (default: the
 how often it ran. With `rule` it carries a finding, with `fix` that finding has a fix that replaces the expression, or
 everything from there to the end of the expression `lines` - 1 lines below.
 A line `#! {...}` says what the run does: `fail`, `crash`, `print`, `skip` (a file it does not reach), `block`
-("profile" or "verify", until it is cancelled and half a second longer).
+("profile" or "verify", until it is cancelled and half a second longer), `smaller` (so many findings are not shown).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from forwardlens import lsp
 from forwardlens.config import Settings
 from forwardlens.model import (
+    SMALLER_FINDINGS,
     Edit,
     Environment,
     ExpressionCost,
@@ -88,7 +89,9 @@ class FakeEngine:
             errors=(RunError("request", json.dumps({**asked, "threshold": settings.threshold})),),
         )
         findings = tuple(_finding(source, span, mark) for source, span, mark in marks if "rule" in mark)
-        return Result(request, profile, sources, findings)
+        smaller = [order["smaller"] for source in sources.values() for order in _orders(source) if "smaller" in order]
+        notes = tuple(RunError(SMALLER_FINDINGS, "and smaller ones", count=number) for number in smaller)
+        return Result(request, profile, sources, findings, notes)
 
     def verify(self, result: Result, on_progress: OnProgress, cancelled: threading.Event, /) -> Result:
         on_progress(Progress("verify", "trying fixes", 0.9))

@@ -81,6 +81,13 @@ async def test_one_run_fills_every_surface(editor: Editor) -> None:
     assert set(editor.refreshed) == {"lens", "hint"}
 
 
+async def test_the_lens_says_how_many_smaller_findings_are_not_shown(editor: Editor) -> None:
+    uri = editor.open(MODEL + '#! {"smaller": 5}\n')
+    await editor.profile(uri)
+    titles = [title for _, title in await editor.lens_titles(uri)]
+    assert "10.0 ms · bound by dispatch · 1 finding and 5 smaller" in titles
+
+
 async def test_the_lens_commands_profile_what_they_stand_on(editor: Editor) -> None:
     uri = editor.open(MODEL)
     forward, entry = (lens.command for lens in await editor.lenses(uri))
@@ -162,11 +169,12 @@ async def test_unsaved_text_is_what_runs(editor: Editor) -> None:
 
 async def test_the_settings_of_the_file_reach_the_run(editor: Editor) -> None:
     settings = {"interpreter": "/venv/bin/python", "iterations": 7, "threshold": 0.1, "entry": "", "inlayHints": False}
-    editor.set_settings(**settings)
+    editor.set_settings(**settings, graphBreaks=True)
     uri = editor.open(MODEL)
     await editor.profile(uri)
     request = requested(editor)
     assert (request["python"], request["iterations"], request["threshold"]) == ("/venv/bin/python", 7, 0.1)
+    assert request["graph_breaks"]
     assert await editor.hints(uri) == []
 
 

@@ -51,6 +51,18 @@ async def test_a_slow_model_is_profiled_found_and_fixed(start: StartEditor) -> N
     assert len(preferred) == 1, [action.title for action in actions]
     assert "outputs equal" in preferred[0].title
 
+    # Code above moves the finding, an edit of its own line takes it away, and undoing that brings it back.
+    longer = "import math\n" + MODEL.replace("        hidden =", "        assert math.pi\n        hidden =")
+    editor.type(uri, longer)
+    await editor.settled(uri)
+    assert [d.range.start.line for d in editor.diagnostics(uri) if d.code == finding.code] == [LOOP_LINE + 1]
+    editor.type(uri, MODEL.replace("ids[:, t]", "ids[:, t - 1]"))
+    await editor.settled(uri)
+    assert [d for d in editor.diagnostics(uri) if d.code == finding.code] == []
+    editor.type(uri, MODEL)
+    await editor.settled(uri)
+    assert [d.range for d in editor.diagnostics(uri) if d.code == finding.code] == [finding.range]
+
     fixed = await editor.applied(preferred[0], MODEL)
     editor.type(uri, fixed)
     again = await editor.profile(uri, entry=None, target="Tagger")

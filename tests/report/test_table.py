@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from forwardlens.model import Verification
+from forwardlens.model import SMALLER_FINDINGS, RunError, Verification
 from forwardlens.report.record import Report
 from forwardlens.report.table import render
 from forwardlens.report.words import verification_text
@@ -91,6 +91,13 @@ def test_a_fix_that_was_refuted_is_told_without_its_diff(report: Report):
 
     assert "    left out: Look up all tokens at once (tried: it fails (IndexError: out of range))" in lines
     assert not any(line.lstrip().startswith("---") for line in lines)
+
+
+def test_how_many_findings_are_not_shown_stands_below_those_that_are(report: Report):
+    file = report.findings[0].span.file
+    note = RunError(SMALLER_FINDINGS, "and 5 smaller findings in this file", file, count=5)
+    lines = lines_of(dataclasses.replace(report, errors=(note,)))
+    assert lines[-1] == "models/tagger one.py: and 5 smaller findings in this file"
 
 
 def test_device_time_gets_a_column_where_there_is_any(report: Report):

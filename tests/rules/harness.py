@@ -60,6 +60,7 @@ def check(rule: Rule, example: Example, folder: Path, measure: Measure) -> list[
     problems = [*_wrong_lines(source, findings, marked), *_wrong_fixes(findings, example)]
     if find(rule, _without_costs(profile), source):
         problems.append("found without any cost")
+    problems += _told_twice(profile, source)
     if example.fixed is not None and not problems:
         problems += _wrong_result(rule, source, findings, example.fixed, measure)
     return problems
@@ -74,6 +75,15 @@ def _wrong_lines(source: SourceText, findings: tuple[Finding, ...], marked: froz
             yield f"line {finding.span.line}: the finding covers no code"
         if not finding.message.strip() or finding.message.endswith("."):
             yield f"line {finding.span.line}: the message is empty or ends in a full stop"
+
+
+def _told_twice(profile: Profile, source: SourceText) -> Iterator[str]:
+    """Expressions that two rules flag: one of them should name the other in `covers`."""
+    findings, _ = engine.find(profile, {source.path: source}, THRESHOLD, {})
+    for number, one in enumerate(findings):
+        for other in findings[number + 1 :]:
+            if one.span == other.span:
+                yield f"line {one.span.line}: {one.rule} and {other.rule} flag the same expression"
 
 
 def _wrong_fixes(findings: tuple[Finding, ...], example: Example) -> Iterator[str]:
