@@ -61,7 +61,7 @@ def attribute(recording: Recording, entry: str) -> Profile:
         recording["texts"],
         (*_notes(recording, times, costs), *graph_notes(recording)),
         timeline(recording, times, where, median * _MS),
-        graphs_of(recording, {path: SourceText(path, text) for path, text in recording["texts"].items()}),
+        graphs_of(recording),
     )
 
 

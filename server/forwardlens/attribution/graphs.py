@@ -10,10 +10,13 @@ from forwardlens.source.expressions import expression_at
 from forwardlens.source.text import SourceText
 
 
-def graphs_of(recording: Recording, sources: Mapping[str, SourceText]) -> Graphs | None:
-    """The graphs, and the breaks in the files of `sources`."""
+def graphs_of(recording: Recording) -> Graphs | None:
+    """The graphs, and the breaks in the files whose text is known."""
     raw = recording.get("graphs")
-    return None if raw is None else Graphs(raw["graphs"], raw["asked"], tuple(_breaks(raw, sources)))
+    if raw is None:
+        return None
+    sources = {path: SourceText(path, text) for path, text in recording["texts"].items()}
+    return Graphs(raw["graphs"], raw["asked"], tuple(_breaks(raw, sources)))
 
 
 def graph_notes(recording: Recording) -> Iterator[RunError]:
