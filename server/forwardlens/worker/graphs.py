@@ -78,8 +78,8 @@ class Graphs:
         import torch._dynamo
 
         self._forget()
-        fresh = case.with_fresh_inputs()
         try:
+            fresh = case.with_fresh_inputs()
             with self.watch(), Limit(EXPLAIN_LIMIT_S) as limit:
                 torch.compile(_uncompiled(case.call), backend="eager")(*fresh.args, **fresh.kwargs)
         except Exception as error:

@@ -12,6 +12,7 @@ from . import entries
 from .case import Case
 from .channel import Channel
 from .failures import Failure
+from .graphs import Graphs
 from .loop import Loop
 from .measure import choose_device, measure, measure_in_loop
 from .modules import forget_user_modules
