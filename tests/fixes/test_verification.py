@@ -89,6 +89,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Generator[Try]:
         ("return x.sum() / 0 * 0", "return x.sum() / 0 * 0 + 1", None),  # nan is nan
         ("return x.transpose(0, 1).contiguous()", "return x.transpose(0, 1) + 0", None),  # strides are free
         ("return x * 2", "return x + x", None),
+        ("self.calls += 1; self.seen += 1; return x * 2", "self.calls += 1; self.seen += 1; return x + x", None),
     ],
 )
 def test_differences_show(tried: Try, before: str, after: str, said: str | None) -> None:

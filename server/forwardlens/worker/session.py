@@ -103,7 +103,13 @@ class Session:
         before = self._load(request, Overlay(request["before"]), is_user)
         device = choose_device(before, request.get("device"))
         placed = lambda case: case.to(device) if request.get("device") else case  # noqa: E731
-        load_after = lambda: placed(self._load(request, Overlay(request["after"]), is_user))  # noqa: E731
+
+        def load_after() -> Case:
+            after = self._load(request, Overlay(request["after"]), is_user)
+            if before.original is None:
+                after.with_fresh_inputs().run()  # as the other did: a forward may count its calls
+            return placed(after)
+
         with before.ambient.entered():
             if before.original is None:
                 # What a forward imports when it first runs must come from the text before the edit.
