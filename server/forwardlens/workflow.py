@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from forwardlens.attribution.attribute import IN_PLACE, attribute
 from forwardlens.config import Settings
 from forwardlens.fixes import trial
-from forwardlens.model import Finding, Fix, Profile, RunError
+from forwardlens.model import Finding, Fix, Profile, RunError, Verification
 from forwardlens.rules import engine
 from forwardlens.runner.pool import WorkerPool
 from forwardlens.runner.request import OnProgress, Progress, RunRequest
@@ -41,13 +41,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class FixReport:
-    """All fixes of a program, each proven on top of the ones before. `texts` are the files that changed."""
+    """All fixes of a program, each proven on top of the ones before. `texts` are the files that changed; `verified` is
+    the program after all of them against the one before, run in turns. None where nothing was applied.
+    """
 
     before: Result
     after: Result
     applied: tuple[tuple[Finding, Fix], ...]
     rejected: tuple[tuple[Finding, Fix], ...]
     texts: Mapping[str, SourceText]
+    verified: Verification | None = None
 
 
 def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event) -> Result:
@@ -119,12 +122,17 @@ def fix_all(
         applied += chosen
         overlays = {**current.request.overlays, **{path: source.text for path, source in texts.items()}}
         current = profile(replace(request, overlays=overlays), settings, on_progress, cancelled)
-    changed = (
-        {path: source for path, source in current.sources.items() if source.text != before.sources[path].text}
-        if applied
-        else {}
-    )
-    return FixReport(before, current, tuple(applied), tuple(rejected), changed)
+    if not applied:
+        return FixReport(before, current, (), tuple(rejected), {})
+    changed = {path: source for path, source in current.sources.items() if source.text != before.sources[path].text}
+    on_progress(Progress("verify", "Trying all fixes against the program as it was", 1.0))
+    with _pool.worker(current.request, on_progress, cancelled) as worker:
+        tried = trial.try_all(worker, current.request, before.sources, changed, applied, cancelled)
+    if tried.outcome in ("differs", "raises"):
+        # Each was equal to the one before, but small differences add up.
+        failed = tuple((finding, replace(fix, verified=tried)) for finding, fix in applied)
+        return FixReport(before, before, (), (*failed, *rejected), {})
+    return FixReport(before, current, tuple(applied), tuple(rejected), changed, tried)
 
 
 def _fix_round(

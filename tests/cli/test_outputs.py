@@ -16,10 +16,12 @@ from forwardlens.config import Settings
 from forwardlens.model import (
     Edit,
     Environment,
+    ExpressionCost,
     Finding,
     Fix,
     Forward,
     GradUse,
+    OpCost,
     Profile,
     Quantiles,
     RunError,
@@ -272,6 +274,10 @@ def test_ctrl_c_ends_the_run_and_exits_with_130(
     assert capsys.readouterr().err == "Error: cancelled\n"
 
 
+def line_cost(path: str, ms: float, *ops: OpCost) -> ExpressionCost:
+    return ExpressionCost(Span(path, 2, 0, 2, 5), "f", 1, 1, ms, ms, ms / 4.0, 0.0, 0.0, 0, ops)
+
+
 @pytest.fixture
 def fixing(fake: FakeWorkflow, monkeypatch: pytest.MonkeyPatch) -> list[tuple[frozenset[str] | None, bool]]:
     """`fix_all` that changes one character; the list collects the rules and the unsafe flag it was given."""
@@ -289,7 +295,15 @@ def fixing(fake: FakeWorkflow, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fr
         before = result_for(request)
         (path, source), *_ = before.sources.items()
         wall = Quantiles(2.0, 1.9, 2.1, 10)
-        faster = dataclasses.replace(before.profile, forward=dataclasses.replace(before.profile.forward, wall_ms=wall))
+        path = source.path
+        slow = line_cost(path, 3.0, OpCost("aten::where", 128, 1.0, 1.0, 0.0, 0, (), 1, outermost=True))
+        before = dataclasses.replace(before, profile=dataclasses.replace(before.profile, lines=(slow,)))
+        faster = dataclasses.replace(
+            before.profile,
+            forward=dataclasses.replace(before.profile.forward, wall_ms=wall),
+            lines=(line_cost(path, 1.0),),
+            texts={path: CHANGED},
+        )
         slower = Fix("Count to four", "safe", (), verified=Verification("slower", before_ms=4.0, after_ms=5.0))
         return FixReport(
             before=before,
@@ -297,6 +311,7 @@ def fixing(fake: FakeWorkflow, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fr
             applied=((before.findings[0], before.findings[0].fixes[0]),),
             rejected=((before.findings[0], slower),),
             texts={path: source.with_text(CHANGED)},
+            verified=before.findings[0].fixes[0].verified,
         )
 
     monkeypatch.setattr(workflow, "fix_all", fix_all)
@@ -313,7 +328,13 @@ def test_fix_prints_a_patch_and_leaves_the_files(
     assert err.decode().splitlines() == [
         "net.py:2: Count to three (tried: 2.0x faster (1.90x to 2.1x over 20 pairs), outputs equal)",
         "net.py:2: left out: Count to four (tried: slower (4.00 ms before, 5.00 ms after))",
-        "1 fix proven, not written; a forward took 4.00 ms before and 2.00 ms after",
+        (
+            "1 fix proven, not written; a forward took 4.00 ms before and 2.00 ms after; "
+            "all together tried: 2.0x faster (1.90x to 2.1x over 20 pairs), outputs equal"
+        ),
+        "    before      after  line",
+        "   3.00 ms    1.00 ms  net.py:2  y = 3  # é",
+        "gone: aten::where (128 calls)",
     ]
     assert (tmp_path / "net.py").read_bytes() == TEXT.encode()
     assert fixing == [(None, False)]
@@ -333,6 +354,22 @@ def test_fix_writes_when_told_and_keeps_line_ends_and_mode(
     assert out == ""
     assert "1 fix written" in err
     assert fixing == [(frozenset({"embedding-in-loop"}), True)]
+
+
+def test_fix_tells_machines_the_same(
+    fixing: list[tuple[frozenset[str] | None, bool]], capsys: pytest.CaptureFixture[str]
+):
+    assert run(["fix", "net.py:build", "--json", "-"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["before_ms"], told["after_ms"], told["verified"]["speedup"]) == (4.0, 2.0, 2.0)
+    assert [fix["title"] for fix in told["applied"]] == ["Count to three"]
+    assert [fix["verified"]["outcome"] for fix in told["rejected"]] == ["slower"]
+    assert told["vanished"] == [{"name": "aten::where", "calls": 128}]
+    assert told["lines"] == [
+        {"file": "net.py", "line_before": 2, "line_after": 2, "code": "y = 3  # é", "before_ms": 3.0, "after_ms": 1.0}
+    ]
+    assert "+y = 3" in told["diffs"]["net.py"]
 
 
 def test_fix_does_not_overwrite_what_changed_meanwhile(

@@ -34,7 +34,9 @@ def test_no_safe_fix_of_a_random_program_gives_something_else(tmp_path: Path) ->
         for source in sources.values():
             found = programs.findings(profile, source)
             offered.update(finding.rule for finding, _ in programs.safe_fixes(found))
-            wrong += programs.wrong_fixes(source, found)
+            for one in programs.wrong_fixes(source, found):
+                wrong.append(one)
+                print(f"{Path(source.path).stem}: {one}", flush=True)
         ran += len(sources)
         print(f"{ran} programs, {offered.total()} safe fixes, {len(wrong)} wrong", flush=True)
     print(", ".join(f"{rule} {count}" for rule, count in offered.most_common()))

@@ -39,7 +39,7 @@ def measure_and_report(options: MeasureOptions, outputs: Mapping[str, str], veri
         raise click.UsageError("only one format can go to stdout")
     report = make_report(_measure(options, verify))
     for name, file in outputs.items():
-        _write(load_format(name).render(report), file)
+        write_output(load_format(name).render(report), file)
     if "-" not in outputs.values():
         from forwardlens.report.table import render
 
@@ -64,13 +64,18 @@ def _measure(options: MeasureOptions, verify: bool) -> Result:
 
 
 def _writable(_context: click.Context, _parameter: click.Parameter, file: str | None) -> str | None:
-    """Complain before the measurement, not after it."""
-    if file and file != "-" and (Path(file).is_dir() or not Path(file).absolute().parent.is_dir()):
-        raise click.BadParameter(f"cannot write '{file}': it is a folder, or its folder does not exist")
+    check_writable(file)
     return file
 
 
-def _write(text: str, file: str) -> None:
+def check_writable(file: str | None) -> None:
+    """Complain before the measurement, not after it. Raises `click.BadParameter`."""
+    if file and file != "-" and (Path(file).is_dir() or not Path(file).absolute().parent.is_dir()):
+        raise click.BadParameter(f"cannot write '{file}': it is a folder, or its folder does not exist")
+
+
+def write_output(text: str, file: str) -> None:
+    """Write a machine format to a file, or to stdout for `-`. Raises `click.UsageError`."""
     if file == "-":
         sys.stdout.write(text)
         return

@@ -119,6 +119,22 @@ class Stack:
         return tried
 
 
+def try_all(
+    worker: Worker,
+    request: RunRequest,
+    before: Texts,
+    after: Texts,
+    applied: Sequence[Owned],
+    cancelled: threading.Event,
+) -> Verification:
+    """The program after all applied fixes against the one before the first of them."""
+    nothing = Fix("", "safe", ())
+    drops_graph = any(_drops_graph(finding) for finding, _ in applied)
+    tried = _run(worker, request, before, after, drops_graph, nothing, cancelled).verified
+    assert tried is not None
+    return tried
+
+
 def _drops_graph(finding: Finding) -> bool:
     return engine.rule_named(finding.rule).drops_graph
 

@@ -11,10 +11,9 @@ import click
 
 from forwardlens.cli.console import progress, say, show
 from forwardlens.cli.measuring import EntryCommand, MeasureOptions, cancelled_by_interrupt, measured, prepare
+from forwardlens.cli.reporting import check_writable, write_output
 from forwardlens.config import nearest
 from forwardlens.report.diff import unified_diff
-from forwardlens.report.numbers import format_count, format_ms
-from forwardlens.report.words import verification_text
 from forwardlens.source.paths import relative_name
 from forwardlens.source.text import SourceText
 
@@ -26,16 +25,20 @@ if TYPE_CHECKING:
 @measured
 @click.option("--rule", "rules", multiple=True, metavar="RULE", help="Only fixes of this rule; may be repeated.")
 @click.option("--write/--diff", default=False, help="Change the files, or print the change (the default).")
+@click.option("--json", "json_file", metavar="FILE", help="Write what was done as JSON; - for stdout, without a diff.")
 @click.option("--unsafe", is_flag=True, help="Also apply fixes that may change results in cases the run did not meet.")
-def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, unsafe: bool) -> None:
+def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, json_file: str | None, unsafe: bool) -> None:
     """Apply the fixes that prove themselves.
 
     They are tried one on top of the other on the running model. One that leaves the outputs equal and is not slower
-    is kept: what gains nothing here may gain on another device.
+    is kept: what gains nothing here may gain on another device. The program after all of them is run against the one
+    before the first.
     """
     from forwardlens import workflow
+    from forwardlens.report.fixes import render, summary
 
     _check_names(rules)
+    check_writable(json_file)
     request, settings = prepare(options)
     with cancelled_by_interrupt() as cancelled, progress() as on_progress:
         report = workflow.fix_all(request, settings, on_progress, cancelled, frozenset(rules) or None, unsafe)
@@ -43,9 +46,12 @@ def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, unsafe
     if write:
         for before, after in changes:
             _replace_file(before, after)
-    else:
+    elif json_file != "-":
         _print_diffs(changes, request.workspace)
-    _summarise(report, write)
+    for line in summary(report, written=write):
+        say(line)
+    if json_file:
+        write_output(render(report), json_file)
 
 
 def _check_names(rules: tuple[str, ...]) -> None:
@@ -85,18 +91,3 @@ def _replace_file(before: SourceText, after: SourceText) -> None:
         stream.write(after.to_bytes())
     Path(temporary).chmod(path.stat().st_mode)
     Path(temporary).replace(path)
-
-
-def _summarise(report: FixReport, written: bool) -> None:
-    """Fix by fix: those figures come from interleaved runs, the two of the whole forward do not."""
-    workspace = str(report.before.request.workspace)
-    for verdict, fixes in (("", report.applied), ("left out: ", report.rejected)):
-        for finding, fix in fixes:
-            place = f"{relative_name(finding.span.file, workspace)}:{finding.span.line}"
-            say(f"{place}: {verdict}{fix.title} ({verification_text(fix.verified)})")
-    if not report.applied:
-        say("no fix to apply")
-        return
-    before, after = (format_ms(side.profile.forward.wall_ms.median) for side in (report.before, report.after))
-    what = f"{format_count(len(report.applied), 'fix', 'fixes')} {'written' if written else 'proven, not written'}"
-    say(f"{what}; a forward took {before} before and {after} after")

@@ -121,7 +121,7 @@ def _fix(fix: Fix, report: Report) -> JsonObject:
         "applicability": fix.applicability,
         "reason": fix.reason,
         "edits": [_edit(edit, report) for edit in fix.edits],
-        "verified": None if fix.verified is None else _verification(fix.verified),
+        "verified": None if fix.verified is None else verification_object(fix.verified),
     }
 
 
@@ -134,7 +134,8 @@ def _edit(edit: Edit, report: Report) -> JsonObject:
     }
 
 
-def _verification(tried: Verification) -> JsonObject:
+def verification_object(tried: Verification) -> JsonObject:
+    """How a fix did when it was tried."""
     return {
         "outcome": tried.outcome,
         "max_abs_diff": _finite(tried.max_abs_diff),
