@@ -67,6 +67,7 @@ const CALM = { severity: "information", busy: false } as const;
 
 /** A row is cut nowhere: what is too long pushes its button out of sight. */
 const LONGEST = 38;
+const LONGEST_PATH = 24;
 
 type Shown = Omit<StatusText, "label">;
 
@@ -128,7 +129,7 @@ function shortPath(path: string, folder: string | undefined): string {
   if (folder !== undefined && path.startsWith(folder)) {
     return path.slice(folder.length).replace(/^[\\/]/, "");
   }
-  return path.length <= LONGEST ? path : `…${path.slice(-LONGEST).replace(/^[^\\/]*(?=[\\/])/, "")}`;
+  return path.length <= LONGEST_PATH ? path : `…${path.slice(-LONGEST_PATH).replace(/^[^\\/]*(?=[\\/])/, "")}`;
 }
 
 function shortened(message: string): string {

@@ -199,7 +199,7 @@ export class Editor {
     return this.notification("ForwardLens").filter({ has: this.page.getByRole("button", { name: "Cancel" }) });
   }
 
-  /** Waits until the language status of the active file says something, and leaves it open. */
+  /** Waits until the language status of the active file says something; the mouse then rests on it. */
   async languageStatus(text: RegExp): Promise<void> {
     const item = this.page.locator("[id='status.languageStatus']");
     await item.waitFor();
@@ -216,6 +216,12 @@ export class Editor {
           () => undefined,
         );
     });
+  }
+
+  /** Takes the mouse to where nothing opens under it. */
+  async restMouse(): Promise<void> {
+    await this.page.mouse.move(1, 1);
+    await this.page.locator(".monaco-hover").filter({ visible: true }).waitFor({ state: "detached" });
   }
 
   /** The marker on the exact expression. */

@@ -95,6 +95,8 @@ async function hideCosts(editor: Editor): Promise<void> {
 async function fixByKeyboard(editor: Editor): Promise<void> {
   await editor.goToCode(/^import torch/);
   await editor.page.keyboard.press("F8");
+  await editor.page.locator(".marker-widget", { hasText: "Tagger.forward" }).waitFor();
+  await editor.page.keyboard.press("F8");
   await editor.page.locator(".marker-widget", { hasText: "self.word" }).waitFor();
   await editor.screenshot("next-problem");
   await editor.page.keyboard.press("Escape");

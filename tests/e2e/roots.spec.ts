@@ -72,6 +72,7 @@ test("runs of two folders do not mix", { timeout: 10 * SLOW_MS }, async () => {
       .waitFor();
     await editor.languageStatus(/Last run failed/);
     await editor.screenshot("three");
+    await editor.restMouse();
 
     await editor.progress().filter({ hasText: "(one)" }).getByRole("button", { name: "Cancel" }).click();
     await editor.progress().filter({ hasText: "(one)" }).waitFor({ state: "detached" });
@@ -80,6 +81,7 @@ test("runs of two folders do not mix", { timeout: 10 * SLOW_MS }, async () => {
     await editor.openFile("beta.py");
     await editor.languageStatus(/Profiling/);
     await editor.screenshot("two");
+    await editor.restMouse();
     await editor.progress().filter({ hasText: "(two)" }).getByRole("button", { name: "Cancel" }).click();
     await editor.progress().waitFor({ state: "detached" });
   }).finally(() => rm(folder, { recursive: true, force: true }));
