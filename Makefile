@@ -51,8 +51,9 @@ format: setup  ## rewrite files in the project's format
 	$(BIN)/ruff format
 	$(NODE) npm run format
 
-docs: setup  ## regenerate docs/rules from the rule files
+docs: setup  ## regenerate docs/rules from the rule files, and the schema of the settings
 	$(BIN)/python -m forwardlens.rules.docs
+	$(BIN)/python -m forwardlens.config_schema
 
 bench: setup $(VENV)/.bench  ## ratios against other tools, into docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks

@@ -14,43 +14,54 @@ import typing
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from forwardlens.source.callers import python_files
+from forwardlens.source.callers import MOST_BYTES, python_files
 from forwardlens.source.entries import likely_entries
 from forwardlens.source.text import SourceText
 
 Level = Literal["off", "hint", "info", "warning"]
 KeyPath = tuple[str, ...]
 
-_TABLE: KeyPath = ("tool", "forwardlens")
+TABLE: KeyPath = ("tool", "forwardlens")
 _MOST_FILES = 500
+_MOST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class EntryConfig:
     """`[tool.forwardlens.entries.NAME]`."""
 
-    run: str
-    target: str | None = None
-    device: str | None = None
-    python: str | None = None
-    iterations: int | None = None
-    warmup: int | None = None
-    backward: bool = False
-    graph_breaks: bool = False
-    arguments: tuple[str, ...] = ()
+    run: Annotated[
+        str, "What is run: file.py:name, package.module:name, script.py, -m package.module or tests/test_x.py::test_y."
+    ]
+    target: Annotated[
+        str | None, "Whose forward to profile: Class, Class.method, model.path.to.module or file.py:line."
+    ] = None
+    device: Annotated[str | None, "Where the model and its inputs go: cpu, cuda, cuda:1, …"] = None
+    python: Annotated[str | None, "The interpreter with torch and the packages of the code."] = None
+    iterations: Annotated[int | None, "Timed runs; as many as fit if not given."] = None
+    warmup: Annotated[int | None, "Runs before any is timed; until the time settles if not given."] = None
+    backward: Annotated[bool, "Run the backward pass too."] = False
+    graph_breaks: Annotated[bool, "Ask torch.compile where it would end a graph and why."] = False
+    arguments: Annotated[tuple[str, ...], "Arguments of a script."] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`threshold` is the smallest share of the forward worth a finding."""
+    """`[tool.forwardlens]`. What an annotation says of a setting is shown by editors (`config_schema.py`)."""
 
-    entry: str | None = None
-    include: tuple[str, ...] = ()
-    threshold: float = 0.02
-    rules: Mapping[str, Level] = field(default_factory=dict[str, Level])
-    entries: Mapping[str, EntryConfig] = field(default_factory=dict[str, EntryConfig])
+    entry: Annotated[
+        str | None, "What to run when nothing is named: the name of an entry, or what its `run` may be."
+    ] = None
+    include: Annotated[tuple[str, ...], "Installed packages whose lines count as yours."] = ()
+    threshold: Annotated[float, "The smallest share of the forward that is worth a finding."] = 0.02
+    rules: Annotated[Mapping[str, Level], "The most severe level of each rule's findings."] = field(
+        default_factory=dict[str, Level]
+    )
+    entries: Annotated[Mapping[str, EntryConfig], "What can be profiled, by name."] = field(
+        default_factory=dict[str, EntryConfig]
+    )
 
 
 @dataclass
@@ -72,6 +83,8 @@ def load_settings(workspace: Path, rule_names: Collection[str] | None = None) ->
     """
     path = workspace / "pyproject.toml"
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {_MOST_BYTES >> 20} MiB; is it a pyproject.toml?", str(path), 1)
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return Settings()
@@ -84,9 +97,9 @@ def load_settings(workspace: Path, rule_names: Collection[str] | None = None) ->
         line = int(found.group(1)) if found else text.rstrip().count("\n") + 1
         raise ConfigError(f"not valid TOML: {error}", str(path), line) from None
     reader = _Reader(str(path), text)
-    for depth, key in enumerate(_TABLE):
-        document = reader.table(document, _TABLE[:depth]).get(key, {})
-    settings = cast("Settings", reader.read(Settings, document, _TABLE))
+    for depth, key in enumerate(TABLE):
+        document = reader.table(document, TABLE[:depth]).get(key, {})
+    settings = cast("Settings", reader.read(Settings, document, TABLE))
     if rule_names is not None:
         reader.check_rules(settings, rule_names)
     reader.check_default_entry(settings)
@@ -153,6 +166,8 @@ def _no_entry(settings: Settings, workspace: Path) -> str:
 
 def _entries_in(path: Path) -> Iterator[str]:
     try:
+        if path.stat().st_size > MOST_BYTES:
+            return
         source = SourceText.read(path)
     except (OSError, SyntaxError, UnicodeDecodeError):
         return
@@ -167,7 +182,7 @@ _KINDS: Mapping[object, str] = {
     bool: "true or false",
     tuple[str, ...]: "a list of strings",
 }
-_LIMITS: Mapping[str, tuple[float, float]] = {
+LIMITS: Mapping[str, tuple[float, float]] = {
     "threshold": (0, 1),
     "iterations": (1, math.inf),
     "warmup": (0, math.inf),
@@ -220,7 +235,7 @@ class _Reader:
     def _plain(self, hint: object, value: object, path: KeyPath) -> object:
         if not _fits(hint, value):
             raise self.error(path, f"'{path[-1]}' must be {_KINDS[hint]}, not {value!r}")
-        low, high = _LIMITS.get(path[-1], (-math.inf, math.inf))
+        low, high = LIMITS.get(path[-1], (-math.inf, math.inf))
         if isinstance(value, int | float) and not low <= value <= high:
             allowed = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
             raise self.error(path, f"'{path[-1]}' must be {allowed}, not {value!r}")
@@ -231,12 +246,12 @@ class _Reader:
     def check_rules(self, settings: Settings, known: Collection[str]) -> None:
         for name in settings.rules:
             if name not in known:
-                raise self.error((*_TABLE, "rules", name), f"unknown rule '{name}'; {nearest(name, known)}")
+                raise self.error((*TABLE, "rules", name), f"unknown rule '{name}'; {nearest(name, known)}")
 
     def check_default_entry(self, settings: Settings) -> None:
         entry = settings.entry
         if entry is not None and entry not in settings.entries and not _is_entry(entry):
-            raise self.error((*_TABLE, "entry"), _unknown_entry(entry, settings.entries))
+            raise self.error((*TABLE, "entry"), _unknown_entry(entry, settings.entries))
 
 
 def _fits(hint: object, value: object) -> bool:
@@ -249,7 +264,7 @@ def _fits(hint: object, value: object) -> bool:
 
 def _line_of(text: str, path: KeyPath) -> int | None:
     """The line that states `path`, or the longest part of it that has one: tomllib keeps no positions."""
-    best: tuple[int, int | None] = (len(_TABLE) - 1, None)
+    best: tuple[int, int | None] = (len(TABLE) - 1, None)
     table: KeyPath = ()
     for number, line in enumerate(text.split("\n"), 1):
         header = re.match(r"\s*\[([^\[\]]+)\]", line)

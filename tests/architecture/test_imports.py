@@ -20,7 +20,7 @@ LAYERS = [
     ["runner"],
     ["fixes"],
     ["config"],
-    ["workflow"],
+    ["config_schema", "workflow"],
     ["report"],
     ["lsp"],
     ["cli"],

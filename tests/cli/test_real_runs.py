@@ -235,7 +235,8 @@ def test_doctor_tells_what_would_run_and_why(forwardlens: Run, slow: Path):
     assert rows["interpreter"].startswith(f"{sys.executable}, because ")
     assert rows["torch"][0].isdigit()
     assert rows["devices"].startswith("cpu")
-    assert rows["candidates"] == "slow.py:build"
+    assert rows["would run"].startswith("nothing without an ENTRY: name what to profile")
+    assert rows["candidate"] == "slow.py:build, because it returns a module and its inputs"
 
 
 @pytest.mark.parametrize("python", ["without torch", "/no/such/python"])

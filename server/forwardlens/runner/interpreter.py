@@ -47,18 +47,48 @@ class Probe:
 
 def choose_interpreter(explicit: str | None, workspace: Path) -> Interpreter:
     """The one named, else the active virtual environment's, else the workspace's `.venv`, else the current one."""
-    if explicit:
-        path = Path(explicit).expanduser()
-        if not path.is_absolute() and (workspace / path).exists():
-            path = workspace / path
-        found = str(path) if path.exists() else shutil.which(explicit) or explicit
-        return Interpreter(found, "it was named")
+    taken = next(choice for choice in interpreter_choices(explicit, workspace) if choice.path is not None)
+    return Interpreter(taken.path or sys.executable, taken.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class InterpreterChoice:
+    """A place where an interpreter is looked for. `reason` completes "... because", also where `path` is None: there
+    is none.
+    """
+
+    place: str
+    path: str | None
+    reason: str
+
+
+def interpreter_choices(explicit: str | None, workspace: Path) -> tuple[InterpreterChoice, ...]:
+    """Every place in the order of preference; the first one with a path is taken, and the last one has one."""
     active = os.environ.get("VIRTUAL_ENV")
-    if active and (python := _python_in(Path(active))):
-        return Interpreter(python, "its virtual environment is active (VIRTUAL_ENV)")
-    if python := _python_in(workspace / ".venv"):
-        return Interpreter(python, "the workspace has a .venv")
-    return Interpreter(sys.executable, "no virtual environment is active and the workspace has no .venv")
+    folder = workspace / ".venv"
+    return (
+        InterpreterChoice("--python", _named(explicit, workspace), "it was named" if explicit else "none was named"),
+        _environment("VIRTUAL_ENV", Path(active) if active else None, "its virtual environment is active"),
+        _environment(".venv", folder if folder.is_dir() else None, "the workspace has a .venv"),
+        InterpreterChoice("current", sys.executable, "no virtual environment is active and the workspace has no .venv"),
+    )
+
+
+def _named(explicit: str | None, workspace: Path) -> str | None:
+    if not explicit:
+        return None
+    path = Path(explicit).expanduser()
+    if not path.is_absolute() and (workspace / path).exists():
+        path = workspace / path
+    return str(path) if path.exists() else shutil.which(explicit) or explicit
+
+
+def _environment(place: str, folder: Path | None, taken: str) -> InterpreterChoice:
+    if folder is None:
+        return InterpreterChoice(place, None, "it is not set" if place.isupper() else "the workspace has none")
+    python = _python_in(folder)
+    reason = f"{taken} ({place})" if place.isupper() else taken
+    return InterpreterChoice(place, python, reason if python else f"there is no Python in {folder}")
 
 
 def _python_in(environment: Path) -> str | None:

@@ -96,6 +96,37 @@ def likely_entries(source: SourceText) -> tuple[EntryFunction, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedFunction:
+    """A function that returns what an entry does and cannot be one. `reason` completes "it is none because"."""
+
+    name: str
+    line: int
+    reason: str
+
+
+def refused_functions(source: SourceText) -> tuple[RefusedFunction, ...]:
+    """Functions that would be entries but for how they are called, from top to bottom."""
+    if source.tree is None:
+        return ()
+    classes = _classes_of(source)
+    return tuple(
+        RefusedFunction(node.name, node.lineno, _refusal(node))
+        for node in _statements(source.tree, ast.FunctionDef)
+        if not _is_callable_as_entry(node) and not node.name.startswith("test") and _evidence(node, classes) is not None
+    )
+
+
+def _refusal(node: ast.FunctionDef) -> str:
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    needed = [argument.arg for argument in positional[: len(positional) - len(arguments.defaults)]]
+    needed += [a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
+    if needed:
+        return f"it needs {', '.join(needed)}, and an entry is called without arguments; give them defaults"
+    return "it is a fixture of pytest; name a test that uses it"
+
+
+@dataclass(frozen=True, slots=True)
 class _Classes:
     """The classes of a file, and what its imported names stand for."""
 

@@ -13,6 +13,10 @@ import threading
 import tokenize
 from types import CodeType
 
+from .failures import Failure
+
+MOST_BYTES = 64 << 20
+
 
 def normal(path: str) -> str:
     return os.path.normcase(os.path.realpath(path))
@@ -85,8 +89,16 @@ class _TextLoader(importlib.machinery.SourceFileLoader):
 
 
 def read_source(path: str) -> str:
-    """A Python file decoded as the interpreter does, line ends kept."""
+    """A Python file decoded as the interpreter does, line ends kept. Raises `SyntaxError` as it does."""
+    if os.path.getsize(path) > MOST_BYTES:
+        raise Failure("usage", f"{path} has more than {MOST_BYTES >> 20} MiB, so it is no Python source", path)
     with open(path, "rb") as file:
         data = file.read()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-    return data.decode(encoding)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SyntaxError(f"(unicode error) {error}", (path, line, None, None)) from None
+    except SyntaxError as error:  # the encoding that it declares is none, or not what it is in
+        raise SyntaxError(f"{error.msg}", (path, 1, None, None)) from None
