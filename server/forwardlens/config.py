@@ -43,7 +43,7 @@ class EntryConfig:
     iterations: Annotated[int | None, "Timed runs; as many as fit if not given."] = None
     warmup: Annotated[int | None, "Runs before any is timed; until the time settles if not given."] = None
     backward: Annotated[bool, "Run the backward pass too."] = False
-    graph_breaks: Annotated[bool, "Ask torch.compile where it would end a graph and why."] = False
+    graph_breaks: Annotated[bool, "Also say where torch.compile would break the graph."] = False
     arguments: Annotated[tuple[str, ...], "Arguments of a script."] = ()
 
 
