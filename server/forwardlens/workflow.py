@@ -114,17 +114,24 @@ def fix_all(
     before = current = profile(request, settings, on_progress, cancelled)
     applied: list[tuple[Finding, Fix]] = []
     rejected: list[tuple[Finding, Fix]] = []
+    # Not what the last profile saw: a file whose code was compiled in the meantime is not in it.
+    fixed: dict[str, SourceText] = {}
     for _ in range(MOST_ROUNDS):
         # What fails beside others may hold in a later round, so the last one says what is rejected.
         chosen, rejected, texts = _fix_round(current, rules, unsafe, on_progress, cancelled)
         if not chosen:
             break
         applied += chosen
+        fixed.update(texts)
         overlays = {**current.request.overlays, **{path: source.text for path, source in texts.items()}}
         current = profile(replace(request, overlays=overlays), settings, on_progress, cancelled)
     if not applied:
         return FixReport(before, current, (), tuple(rejected), {})
-    changed = {path: source for path, source in current.sources.items() if source.text != before.sources[path].text}
+    changed = {
+        path: source
+        for path, source in fixed.items()
+        if path not in before.sources or source.text != before.sources[path].text
+    }
     on_progress(Progress("verify", "Trying all fixes against the program as it was", 1.0))
     with _pool.worker(current.request, on_progress, cancelled) as worker:
         tried = trial.try_all(worker, current.request, before.sources, changed, applied, cancelled)
@@ -165,7 +172,8 @@ def _in_place(result: Result) -> bool:
 
 def _candidates(result: Result, rules: frozenset[str] | None, unsafe: bool) -> Iterator[tuple[Finding, Fix]]:
     """The first fix of each finding that may be applied without asking (or at all, with `unsafe`)."""
-    for finding in result.findings:
+    # What is slow to try comes last, so that it is tried once and on the best that there is by then.
+    for finding in sorted(result.findings, key=lambda finding: any(fix.slow_to_try for fix in finding.fixes)):
         if rules is not None and finding.rule not in rules:
             continue
         for fix in finding.fixes:

@@ -6,6 +6,7 @@ import importlib.util
 import statistics
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,3 +137,23 @@ def test_verifying_a_clean_result_starts_nothing(tmp_path: Path) -> None:
     result: Result = workflow.profile(request, Settings(), _quiet, NEVER)
     assert result.findings == ()
     assert workflow.verify(result, _quiet, NEVER) is result
+
+
+def test_a_fixed_file_is_kept_when_its_code_is_compiled_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last profile of compiled code has none of its files."""
+    model = tmp_path / "model.py"
+    model.write_text((SAMPLES / "slow_bert.py").read_text(encoding="utf-8"), encoding="utf-8")
+    real, seen = workflow.profile, list[Result]()
+
+    def profiled(*given: Any) -> Result:
+        result = real(*given)
+        seen.append(result)
+        return result if len(seen) == 1 else replace(result, sources={}, findings=())
+
+    monkeypatch.setattr(workflow, "profile", profiled)
+    request = RunRequest("model.py:build", tmp_path, device="cpu")
+    fixed = workflow.fix_all(request, Settings(), _quiet, NEVER, frozenset({"embedding-in-loop"}))
+    assert len(seen) == 2
+    assert list(fixed.texts) == [str(model)]
