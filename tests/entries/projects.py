@@ -537,6 +537,15 @@ if __name__ == "__main__":
         },
         cost="net(torch.ones(2, 8))",
     ),
+    "compiled in a script": Project(
+        "train.py",
+        {
+            "train.py": NET
+            + "\n\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(20):\n    net(torch.ones(2, 8))\n"
+        },
+        cost=None,
+        notes=frozenset({"no-user-code"}),
+    ),
     "scripted": Project(
         "model.py",
         {"model.py": NET + "\nnet = torch.jit.script(Net())\nwith torch.no_grad():\n    net(torch.ones(2, 8))\n"},

@@ -219,10 +219,13 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
     if not device.startswith(("cpu", "cuda", "xpu")):
         yield RunError("device", f"torch's profiler records no device times on {device}; costs are host times only")
     if not costs:
-        yield RunError(
-            "no-user-code",
-            f"{recording['described']} runs no code of this workspace; name its package with --include",
+        graphs = graphs_of(recording)
+        why = (
+            "ran as compiled code, which has no lines; profile it without the compiler to see them"
+            if graphs is not None and not graphs.asked
+            else "runs no code of this workspace; name its package with --include"
         )
+        yield RunError("no-user-code", f"{recording['described']} {why}")
     low, high = GOOD_CORRECTION
     if costs and not recording["stopped"] and not low <= times.correction <= high:
         yield RunError(

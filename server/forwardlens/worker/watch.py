@@ -59,9 +59,11 @@ class Watch:
         self._seen: dict[object, _Seen] = {}
         self._names: set[str] = set()
         self._inside = threading.local()
+        self._watches = False
         self.is_done = False
 
     def __enter__(self) -> Watch:
+        self._watches = True
         self._original = torch.nn.Module.__call__
         self._patch = self._watching(self._original)
         self._tracer = sys.gettrace()
@@ -71,6 +73,7 @@ class Watch:
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
+        self._watches = False
         torch.nn.Module.__call__ = self._original
         if self._target.is_traced:
             sys.settrace(self._tracer)
@@ -93,7 +96,8 @@ class Watch:
         """
 
         def call(module, *args, **kwargs):
-            if getattr(self._inside, "call", False):
+            # What the program compiled meanwhile keeps this as its module's `__call__` for ever.
+            if not self._watches or getattr(self._inside, "call", False):
                 return original(module, *args, **kwargs)
             if not self._target.wants_call(module, sys._getframe(1)):
                 self._names.add(type(module).__name__)
