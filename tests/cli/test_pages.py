@@ -36,6 +36,7 @@ def test_every_option_is_on_the_page_and_every_option_there_exists():
         for parameter in command.params
         if isinstance(parameter, click.Option) and not parameter.hidden
         for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("--")  # each has a long form
     }
 
     assert set(re.findall(r"--[a-z][a-z-]+", text_of("command-line.md"))) == exists

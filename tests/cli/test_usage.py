@@ -174,3 +174,7 @@ def test_the_server_answers_on_stdio(tmp_path: Path):
 
     assert done.stdout.startswith(b"Content-Length: "), done.stderr
     assert b'"forwardlens"' in done.stdout
+
+
+def test_a_module_and_an_entry_are_one_too_many(forwardlens: Run):
+    assert "leave out 'model.py:build'" in complaint(forwardlens("profile", "-m", "package", "model.py:build"))

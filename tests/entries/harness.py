@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from forwardlens.attribution.attribute import attribute
-from forwardlens.model import Profile
+from forwardlens.model import Profile, Verification
 from forwardlens.runner.process import Worker
 from forwardlens.runner.request import Progress, RunRequest
-from forwardlens.runner.runner import record, start_worker
+from forwardlens.runner.runner import record, start_worker, try_edit
 
 NEVER = threading.Event()
 
@@ -26,15 +26,26 @@ class Bench:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def run(self, request: RunRequest) -> Profile:
+    def worker(self, request: RunRequest) -> Worker:
         if self._worker is None:
             self._worker = start_worker(request, quiet, NEVER)
-        return attribute(record(self._worker, request, quiet, NEVER), request.entry)
+        return self._worker
+
+    def run(self, request: RunRequest) -> Profile:
+        return attribute(record(self.worker(request), request, quiet, NEVER), request.entry)
 
     def profile(self, folder: Path, files: Mapping[str, str], entry: str, **options: Any) -> Profile:
         """Write `files` and profile `entry` as quickly as possible."""
         write(folder, files)
         return self.run(RunRequest(entry, folder, iterations=1, warmup=1, **options))
+
+    def try_edit(self, folder: Path, files: Mapping[str, str], entry: str, after: Mapping[str, str]) -> Verification:
+        """Run `entry` with the texts `after` against what is on disk."""
+        write(folder, files)
+        request = RunRequest(entry, folder)
+        before = {str(folder / name): (folder / name).read_text(encoding="utf-8") for name in after}
+        edited = {str(folder / name): text for name, text in after.items()}
+        return try_edit(self.worker(request), request, before, edited, graph_may_vanish=False, cancelled=NEVER)
 
     def close(self) -> None:
         if self._worker is not None:

@@ -271,3 +271,48 @@ def test_unsaved_text_runs_where_a_finder_of_its_own_finds_the_project(tmp_path:
     files = {"elsewhere/net.py": NET, "run.py": FINDER}
     overlays = {str(tmp_path / "elsewhere" / "net.py"): NET.replace("range(3)", "range(5)")}
     assert calls(bench.profile(tmp_path, files, "run.py", overlays=overlays))["self.fc(x)"] == 5
+
+
+TAGGER = """\
+import dataclasses
+import torch
+from torch import nn
+
+
+@dataclasses.dataclass
+class Batch:
+    ids: torch.Tensor
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.word = nn.Embedding(100, 16)
+
+    def forward(self, batch):
+        assert isinstance(batch, Batch)
+        ids = batch.ids
+        return torch.stack([self.word(ids[:, t]) for t in range(ids.shape[1])], dim=1)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    net = Tagger()
+    for _ in range(100):
+        net(Batch(torch.randint(0, 100, (4, 64))))
+"""
+
+
+@pytest.mark.parametrize("entry", ["tagger.py", "use.py", "test_use.py::test_use"])
+def test_edit_of_a_program_is_tried_on_the_inputs_it_gives(tmp_path: Path, bench: Bench, entry: str) -> None:
+    """The edited program is another run, whose classes are others with the same names."""
+    use = ["from tagger import Batch, Tagger", "import torch", "Tagger()(Batch(torch.ones(4, 64).long()))"]
+    test = "def test_use():\n" + "".join(f"    {line}\n" for line in use)
+    write(tmp_path, {"use.py": "\n".join(use), "test_use.py": test})
+    loop = "torch.stack([self.word(ids[:, t]) for t in range(ids.shape[1])], dim=1)"
+    tried = bench.try_edit(
+        tmp_path, {"tagger.py": TAGGER}, entry, {"tagger.py": TAGGER.replace(loop, "self.word(ids)")}
+    )
+    assert tried.outcome == "equal", tried
+    tried = bench.try_edit(tmp_path, {}, entry, {"tagger.py": TAGGER.replace(loop, "self.word(ids) + 1")})
+    assert tried.outcome == "differs", tried

@@ -65,7 +65,7 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.argument("entry", required=False),
-        click.option("-m", "module", metavar="MODULE", help="In place of ENTRY: a module to run, as with python -m."),
+        click.option("-m", "--module", metavar="MODULE", help="In place of ENTRY: a module to run, as with python -m."),
         click.option("--target", metavar="TARGET", help="Class, Class.method, model.path.to.module or file.py:line."),
         click.option("--python", metavar="PATH", help="The interpreter that has torch and your code's packages."),
         click.option("--device", metavar="DEVICE", help="Where the model and its inputs go: cpu, cuda, cuda:1, ..."),

@@ -191,7 +191,9 @@ class _Bench:
                 _save_trace((yield), self.device, self.synchronize, trace)
         except ProgramEnded:
             if not rows:
-                raise Failure("entry", f"it is called fewer than {LEAST_CALLS_IN_LOOP} times") from None
+                raise Failure(
+                    "entry", f"it is called fewer than {LEAST_CALLS_IN_LOOP} times; let the program call it more often"
+                ) from None
         clocked = {"line_ns": line_ns, "call_ns": call_ns, "iterations": rows}
         return {"stopped": False, "wall_ns": wall, "clock": clocked, **collector.rows(), "truncated": truncated}
 

@@ -12,6 +12,7 @@ import copyreg
 import inspect
 import io
 import pickle
+import sys
 import types
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -55,6 +56,24 @@ def copy_tensors(value: Any) -> Any:
     """
     data, kept = _take_apart(value)
     return _put_together(data, _copies(kept))
+
+
+def copy_for_reloaded(value: Any) -> Any:
+    """`copy_tensors` for a program that was loaded again: objects become those of the classes that now go by the names
+    of theirs, so that its `isinstance` knows them. Raises `Uncopyable`.
+    """
+    data, kept = _take_apart(value)
+    return _put_together(data, [_namesake(item) for item in _copies(kept)])
+
+
+def _namesake(item: Any) -> Any:
+    """The class or function that is found today where `item` was defined; `item` where there is none."""
+    if not isinstance(item, (type, types.FunctionType)):
+        return item
+    found: Any = sys.modules.get(item.__module__ or "")
+    for part in item.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found if type(found) is type(item) else item
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from . import timing
-from .case import Case, copy_tensors, from_result, tensors
+from .case import Case, from_result, tensors
 from .compare import Comparison, Difference, random_state, same_memory, seed, state
 from .limits import Limit
+from .values import copy_for_reloaded
 from .variants import Variant, variants
 from .watch import select_target
 
@@ -64,7 +65,8 @@ def _with_state_of(before: Case, after: Case) -> Case:
             raise Difference(f"the state dict has other keys: {', '.join(sorted(old.keys() ^ new.keys())[:3])}")
         after.module.load_state_dict(copy.deepcopy(old))
         after.module.train(before.module.training)
-    return replace(after, args=copy_tensors(before.args), kwargs=copy_tensors(before.kwargs))
+    args, kwargs = copy_for_reloaded((before.args, before.kwargs))
+    return replace(after, args=args, kwargs=kwargs)
 
 
 def _compare_calls(before: Case, after: Case, graph_may_vanish: bool) -> float:

@@ -22,7 +22,7 @@ Row = tuple[str, str]
 @click.command("doctor")
 @click.option("--python", metavar="PATH", help="The interpreter to examine.")
 def command(python: str | None) -> None:
-    """Show the interpreter, torch, devices and entries, and why each was taken or not."""
+    """Show what would run, in which Python, and why."""
     from forwardlens.rules.engine import rule_names
     from forwardlens.runner.interpreter import choose_interpreter, probe
 
