@@ -45,7 +45,7 @@ export class NotebookStatus implements Disposable {
     const wanted = notebook?.getCells().some(({ document }) => isPython(document) && hasModule(document.getText()));
     if (wanted && this.#item === undefined) {
       this.#item = languages.createLanguageStatusItem("forwardlens.notebook", {
-        notebookType: "*",
+        scheme: "vscode-notebook-cell",
         language: "python",
       });
       this.#item.name = "ForwardLens";

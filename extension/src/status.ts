@@ -26,13 +26,15 @@ const SEVERITY = {
   error: LanguageStatusSeverity.Error,
 } as const;
 
+const FILES = { scheme: "file", language: "python" } as const;
+
 interface Everywhere {
   readonly server: ServerState;
   readonly trusted: boolean;
 }
 
 export class StatusView implements Disposable {
-  readonly #item = languages.createLanguageStatusItem("forwardlens", { language: "python" });
+  readonly #item = languages.createLanguageStatusItem("forwardlens", FILES);
   #interpreter: LanguageStatusItem | undefined;
   readonly #folders = new Map<string, FolderStatus>();
   readonly #onRunning: (running: boolean) => void;
@@ -99,7 +101,7 @@ export class StatusView implements Disposable {
       this.#interpreter?.dispose();
       this.#interpreter = undefined;
     } else {
-      this.#interpreter ??= languages.createLanguageStatusItem("forwardlens.interpreter", { language: "python" });
+      this.#interpreter ??= languages.createLanguageStatusItem("forwardlens.interpreter", FILES);
       this.#interpreter.name = "ForwardLens: interpreter";
       fill(this.#interpreter, interpreter);
     }

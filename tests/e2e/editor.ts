@@ -124,10 +124,10 @@ export class Editor {
 
   async openFile(name: string): Promise<void> {
     await this.quickInput("Control+p", name);
-    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: name }).first().waitFor();
+    await this.page.locator(".quick-input-list .monaco-list-row.focused", { hasText: name }).waitFor();
     await this.page.keyboard.press("Enter");
     await this.page.locator(".tab.active", { hasText: name }).waitFor();
-    await this.page.locator(".editor-instance .view-line").first().waitFor();
+    await this.page.locator(".view-line").filter({ visible: true }).first().waitFor();
   }
 
   /** Puts the cursor on the first line of the open file that looks like `code`. */

@@ -109,7 +109,7 @@ async function fixByKeyboard(editor: Editor): Promise<void> {
 
 async function openNotebook(editor: Editor): Promise<void> {
   await editor.openFile("net.ipynb");
-  await editor.page.locator(".notebook-cell-list .view-line", { hasText: "class" }).click();
+  await editor.page.locator(".view-line", { hasText: "class" }).filter({ visible: true }).click();
   await editor.languageStatus(/Not in notebooks yet/);
   await editor.screenshot("notebook");
   await editor.runCommand("ForwardLens: Profile this forward()");
