@@ -24,7 +24,7 @@ def values(draw: st.DrawFn) -> Batched:
     own: list[int | None] = list(draw(st.permutations([d for d in range(rank) if d != loop])))
     for _ in range(draw(st.integers(0, 2))):
         own.insert(draw(st.integers(0, len(own))), None)
-    return Batched("x", rank, loop, tuple(own))
+    return Batched("x", rank, (loop,), tuple(own))
 
 
 def _tensor(value: Batched) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from forwardlens.model import ExpressionCost, OpCost, Shape
@@ -133,16 +132,6 @@ def index_items(node: ast.Subscript) -> list[ast.expr]:
 def sites_of(context: Context) -> Sites | None:
     tree = tree_of(context.source)
     return None if tree is None else Sites(context, tree)
-
-
-def by_loop(sites: Sites, nodes: Iterable[ast.AST]) -> dict[ast.AST, list[ast.AST]]:
-    """`nodes` grouped by the innermost loop around each. Those in no loop are left out."""
-    groups: dict[ast.AST, list[ast.AST]] = defaultdict(list)
-    for node in nodes:
-        loop = next(sites.tree.loops(node), None)
-        if loop is not None:
-            groups[loop].append(node)
-    return groups
 
 
 def percent(share: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from forwardlens.rules.evidence import Sites
@@ -15,6 +15,7 @@ from forwardlens.source.dataflow import (
     definition,
     is_inplace,
     names_bound,
+    names_read,
     overlap,
 )
 from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer
@@ -31,27 +32,39 @@ _LIKE = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "rand_l
 
 @dataclass(frozen=True)
 class Element:
-    """A loop variable that takes the slices of `base` along `axis` (None: along one that is only known by rank)."""
+    """A loop variable that takes the slices of `base` along `axis`.
+
+    `partners` are the other tensors of a `zip`, as tensor and axis: the shortest decides. `pieces` is the number of
+    equal pieces that `chunk` makes along `axis`; with `kept` the slices keep that axis, with size 1.
+    """
 
     base: ast.expr
     axis: int
-    partner: ast.expr | None = None
+    partners: tuple[tuple[ast.expr, int], ...] = ()
+    kept: bool = False
+    pieces: ast.expr | None = None
 
 
 @dataclass(frozen=True)
 class Loop:
     """A loop in a form that tensors can replace.
 
-    `index` counts from `start` to `stop` in steps of one; `stop` is None where the loop takes every slice of a
-    tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices.
+    `index` counts from `start` to `stop` in steps of `step`; `stop` is None where the loop takes every slice of a
+    tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices. `backwards` is true if the
+    rounds run from the last one to the first. `body` are the statements of a round, without the step of a `while`
+    loop's counter, which `counted` gives its first value.
     """
 
-    node: ast.For | Comprehension
+    node: ast.For | ast.While | Comprehension
     function: Function
     index: str | None
     start: int
     stop: ast.expr | None
     elements: dict[str, Element]
+    step: int = 1
+    backwards: bool = False
+    body: tuple[ast.stmt, ...] = ()
+    counted: ast.stmt | None = None
 
     @property
     def variables(self) -> frozenset[str]:
@@ -59,79 +72,169 @@ class Loop:
 
 
 def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
-    """Read the head of a `for` or of a comprehension with one plain `for`; None for any other loop."""
+    """Read the head of a loop that runs over numbers or tensors; None for any other.
+
+    That is a `for`, a comprehension with one plain `for`, or a `while` with a counter.
+    """
     function = sites.tree.function(node)
     if function is None:
         return None
+    if isinstance(node, ast.While):
+        return _counting(sites.tree, function, node)
     if isinstance(node, ast.For) and not node.orelse:
-        target, iterable = node.target, node.iter
-    elif isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
-        generator = node.generators[0]
-        if generator.ifs or generator.is_async:
-            return None
-        target, iterable = generator.target, generator.iter
-    else:
-        return None
-    head = _head(target, iterable)
-    return None if head is None else Loop(node, function, *head)
+        head = _head(node.target, node.iter)
+        return None if head is None else Loop(node, function, *head, body=(*node.body,))
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
+        return loops_of(sites, node)[0] if loops_of(sites, node) else None
+    return None
 
 
-_Head = tuple[str | None, int, ast.expr | None, dict[str, Element]]
+def loops_of(sites: Sites, node: ast.ListComp | ast.GeneratorExp) -> tuple[Loop, ...]:
+    """The loops of a comprehension, outermost first. Empty if one of them has another form."""
+    function = sites.tree.function(node)
+    found: list[Loop] = []
+    for generator in node.generators if function is not None else ():
+        head = None if generator.ifs or generator.is_async else _head(generator.target, generator.iter)
+        if head is None or function is None:
+            return ()
+        found.append(Loop(node, function, *head))
+    return tuple(found)
+
+
+_Head = tuple[str | None, int, ast.expr | None, dict[str, Element], int, bool]
 
 
 def _head(target: ast.expr, iterable: ast.expr) -> _Head | None:
+    if isinstance(iterable, ast.Call) and dotted(iterable.func) == "reversed" and len(iterable.args) == 1:
+        head = _head(target, iterable.args[0])
+        return None if head is None else (*head[:5], not head[5])
     called = iterable.func.id if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) else None
     if isinstance(iterable, ast.Call) and called == "range" and not iterable.keywords:
         return _range(target, iterable.args)
     if isinstance(iterable, ast.Call) and called == "enumerate" and len(iterable.args) == 1 and not iterable.keywords:
         if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[0], ast.Name):
             elements = _elements(target.elts[1], iterable.args[0])
-            return None if elements is None else (target.elts[0].id, 0, None, elements)
+            return None if elements is None else (target.elts[0].id, 0, None, elements, 1, False)
         return None
     elements = _elements(target, iterable)
-    return None if elements is None else (None, 0, None, elements)
+    return None if elements is None else (None, 0, None, elements, 1, False)
 
 
 def _range(target: ast.expr, args: list[ast.expr]) -> _Head | None:
-    if not isinstance(target, ast.Name) or not 1 <= len(args) <= 2:
+    if not isinstance(target, ast.Name) or not 1 <= len(args) <= 3:
         return None
-    start = integer(args[0]) if len(args) == 2 else 0
-    return None if start is None or start < 0 else (target.id, start, args[-1], {})
+    step = integer(args[2]) if len(args) == 3 else 1
+    if step == -1:
+        # From `n - 1` down to `last`: the numbers from `last + 1` to `n`, backwards.
+        last, above = integer(args[1]), one_more(args[0])
+        return None if last is None or last < -1 or above is None else (target.id, last + 1, above, {}, 1, True)
+    start = 0 if len(args) == 1 else integer(args[0])
+    if start is None or start < 0 or step is None or step < 1:
+        return None
+    return target.id, start, args[0] if len(args) == 1 else args[1], {}, step, False
+
+
+def one_more(node: ast.expr) -> ast.expr | None:
+    """`n` for `n - 1`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and integer(node.right) == 1:
+        return node.left
+    return None
+
+
+def _counting(tree: Tree, function: Function, node: ast.While) -> Loop | None:
+    """`t = 0`, then `while t < n:` with `t += 1` as its last statement and no other change of `t`."""
+    test = node.test
+    if node.orelse or not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.Name):
+        return None
+    name, bound = test.left.id, test.comparators[0]
+    stop = bound if isinstance(test.ops[0], ast.Lt) else one_more(bound) if isinstance(test.ops[0], ast.LtE) else None
+    if stop is None or not _steps(node.body[-1], name):
+        return None
+    if any(name in names_bound(statement) for statement in node.body[:-1]):
+        return None
+    block = tree.block(node)
+    before = next((s for s in reversed(block[: block.index(node)]) if name in names_bound(s) | names_read(s)), None)
+    if not isinstance(before, ast.Assign) or [dotted(t) for t in before.targets] != [name]:
+        return None
+    start = integer(before.value)
+    if start is None or start < 0:
+        return None
+    return Loop(node, function, name, start, stop, {}, body=(*node.body[:-1],), counted=before)
+
+
+def _steps(statement: ast.stmt, name: str) -> bool:
+    """`t += 1` or `t = t + 1`."""
+    if isinstance(statement, ast.AugAssign):
+        return dotted(statement.target) == name and isinstance(statement.op, ast.Add) and integer(statement.value) == 1
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or [dotted(t) for t in statement.targets] != [name]:
+        return False
+    return (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.op, ast.Add)
+        and {(dotted(value.left), integer(value.right)), (dotted(value.right), integer(value.left))} >= {(name, 1)}
+    )
 
 
 def _elements(target: ast.expr, iterable: ast.expr) -> dict[str, Element] | None:
-    """The variables of `for row in x`, `x.unbind(1)`, `torch.unbind(x, dim=1)`, `zip(x, y)`."""
+    """The variables of `for row in x`, `x.unbind(1)`, `torch.unbind(x, dim=1)`, `zip(x, y)`, `x.chunk(4, -1)`."""
     if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and iterable.func.id == "zip":
-        return _zip_of_two(target, iterable) if all(k.arg == "strict" for k in iterable.keywords) else None
+        return _zipped(target, iterable)
     if not isinstance(target, ast.Name):
         return None
-    base, axis = _sliced(iterable)
-    return {target.id: Element(base, axis)}
+    return {target.id: sliced(iterable)}
 
 
-def _zip_of_two(target: ast.expr, call: ast.Call) -> dict[str, Element] | None:
-    if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or len(call.args) != 2:
+def _zipped(target: ast.expr, call: ast.Call) -> dict[str, Element] | None:
+    if any(k.arg != "strict" for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    (left, left_axis), (right, right_axis) = (_sliced(arg) for arg in call.args)
-    first, second = target.elts
-    if not isinstance(first, ast.Name) or not isinstance(second, ast.Name) or first.id == second.id:
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(call.args):
         return None
-    # Where the two lengths differ the shorter one decides, so each is cut to the other. Only axis 0 has a `len`.
-    if left_axis or right_axis:
+    parts = [sliced(arg) for arg in call.args]
+    names = [e.id for e in target.elts if isinstance(e, ast.Name)]
+    if len(names) != len(parts) or len(set(names)) != len(parts):
         return None
-    return {first.id: Element(left, 0, right), second.id: Element(right, 0, left)}
+    counts = {ast.dump(p.pieces) if p.pieces is not None else None for p in parts}
+    if len(counts) > 1 or any(p.kept for p in parts):
+        return None
+    # Where the lengths differ the shortest decides, so each is cut to the others. Pieces are as many everywhere.
+    strict = any(isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords)
+    free = strict or None not in counts
+    return {
+        name: replace(part, partners=() if free else tuple((p.base, p.axis) for p in parts if p is not part))
+        for name, part in zip(names, parts, strict=True)
+    }
 
 
-def _sliced(iterable: ast.expr) -> tuple[ast.expr, int]:
+def sliced(iterable: ast.expr) -> Element:
     """The tensor and the axis that an iteration takes slices of."""
-    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute) and iterable.func.attr == "unbind":
-        function = dotted(iterable.func.value) == "torch"
-        base = argument(iterable, 0, "input") if function else iterable.func.value
-        dim = argument(iterable, 1 if function else 0, "dim")
-        axis = 0 if dim is None else integer(dim)
-        if base is not None and axis is not None:
-            return base, axis
-    return iterable, 0
+    if isinstance(iterable, ast.Call) and dotted(iterable.func) in {"list", "tuple"} and len(iterable.args) == 1:
+        return sliced(iterable.args[0])
+    if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Attribute):
+        return Element(iterable, 0)
+    name = iterable.func.attr
+    function = dotted(iterable.func.value) == "torch"
+    base = argument(iterable, 0, "tensor" if name != "unbind" else "input") if function else iterable.func.value
+    sizes = {"unbind": None, "split": "split_size_or_sections" if function else "split_size", "chunk": "chunks"}
+    if base is None or name not in sizes:
+        return Element(iterable, 0)
+    at = 1 if function else 0
+    given = sizes[name]
+    size = None if given is None else argument(iterable, at, given)
+    dim = argument(iterable, at + (given is not None), "dim")
+    axis = 0 if dim is None else integer(dim)
+    if axis is None:
+        return Element(iterable, 0)
+    if name == "unbind":
+        return Element(base, axis)
+    if name == "split":
+        return Element(base, axis, kept=True) if integer(size) == 1 else Element(iterable, 0)
+    if size is None:
+        return Element(iterable, 0)
+    whole = _size_expression(size)
+    if whole is not None and (dotted(whole[0]), whole[1]) == (dotted(base) or "", axis):
+        return Element(base, axis, kept=True)
+    return Element(base, axis, pieces=size)
 
 
 @dataclass(frozen=True)
@@ -191,11 +294,16 @@ class _Sizes:
             return None
         if isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(target.elts):
             return self.of(statement.value.elts[position], depth + 1)
-        base = _leading_shape(statement.value)
+        base = leading_shape(statement.value)
         return None if base is None else self.axis(base, position, statement, depth)
 
     def _created(self, value: ast.expr, axis: int, depth: int) -> AxisSize | None:
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or depth > _DEPTH:
+        if depth > _DEPTH:
+            return None
+        element = sliced(value)
+        if element.base is not value and axis == 0 and element.pieces is None:
+            return self.axis(element.base, element.axis, value, depth + 1)
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             return None
         name = value.func.attr
         if name in _LIKE and value.args:
@@ -205,7 +313,7 @@ class _Sizes:
         if name not in _CREATION or not value.args or axis < 0:
             return None
         first = value.args[0]
-        base = _leading_shape(first)
+        base = leading_shape(first)
         if base is not None:
             return self.axis(base, axis, value, depth + 1)
         sizes = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else value.args
@@ -228,7 +336,7 @@ class _Sizes:
         return here.lineno < statement.lineno <= (getattr(self.loop, "end_lineno", None) or statement.lineno)
 
 
-def _leading_shape(node: ast.expr) -> ast.expr | None:
+def leading_shape(node: ast.expr) -> ast.expr | None:
     """`x` for `x.shape` and `x.shape[:2]`, whose entries are the lengths of x from the first axis on."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return shape_of(node.value) if node.slice.lower is None and node.slice.step is None else None
@@ -279,6 +387,16 @@ def same_axis(tree: Tree, loop: Loop, base: ast.expr, axis: int, rank: int | Non
     return one is not None and other is not None and normal(one) == normal(other)
 
 
+def same_length(tree: Tree, loop: Loop, one: tuple[ast.expr, int], other: tuple[ast.expr, int]) -> bool:
+    """Whether two axes of tensors certainly have the same length at the head of the loop."""
+    if dotted(one[0]) is not None and (dotted(one[0]), one[1]) == (dotted(other[0]), other[1]):
+        return True
+    sizes = _Sizes(tree, loop.function, loop.node)
+    where = loop.node.iter if isinstance(loop.node, ast.For) else loop.node
+    first, second = (sizes.axis(base, axis, where) for base, axis in (one, other))
+    return first is not None and first == second
+
+
 def stop_is_count(node: ast.expr) -> bool:
     """Whether a loop bound may also be written as a slice's: never negative in a program that works."""
     literal = integer(node)
@@ -288,11 +406,13 @@ def stop_is_count(node: ast.expr) -> bool:
 
 
 def leaves_early(loop: ast.AST) -> bool:
-    """Whether a round may end the loop or be cut short."""
-    return any(
-        isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await))
-        for n in ast.walk(loop)
-    )
+    """Whether a round may end the loop or hand something out. One that is cut short by `continue` goes on."""
+    return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop))
+
+
+def skips_rounds(loop: ast.AST) -> bool:
+    """Whether a round may be cut short by `continue`."""
+    return any(isinstance(n, ast.Continue) for n in ast.walk(loop))
 
 
 Relation = Literal["independent", "carried", "unknown"]
@@ -315,8 +435,12 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
     own = {sites.tree.text(t) for t in _written_slices(node)}
     named = named_slices(sites, loop)
     # A slice under a name is the round's own only if the loop gives it.
-    targets = names_bound(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
+    targets = _targets(sites.tree, loop)
+    counted = loop_of(sites, loop)
+    steps = loop.body[-1] if isinstance(loop, ast.While) and counted is not None else None
     for changed, place in changes(loop):
+        if changed is steps:
+            continue
         if place is None:
             return "unknown"
         written = _slice_written(changed)
@@ -334,6 +458,15 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
             if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
                 return "carried"
     return "independent"
+
+
+def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
+    """The names that the loop itself gives a value in every round."""
+    if isinstance(loop, ast.While):
+        function = tree.function(loop)
+        counting = _counting(tree, function, loop) if function is not None else None
+        return set() if counting is None or counting.index is None else {counting.index}
+    return names_bound(loop.target)
 
 
 def _written_slices(node: ast.AST) -> list[ast.Subscript | ast.Name]:
@@ -380,7 +513,7 @@ def _inputs(
     tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt, seen: frozenset[str]
 ) -> list[tuple[str, ast.AST]] | None:
     """The places from outside the loop that `node` reads, through the names of the round. None if one is carried."""
-    targets = names_bound(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
+    targets = _targets(tree, loop)
     found: list[tuple[str, ast.AST]] = []
     statement = tree.statement(node)
     for read in ast.walk(node):

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged, fixed_text, indexed, wrapped
+from forwardlens.rules.batched import (
+    Batched,
+    Fixed,
+    RefusedError,
+    Value,
+    arranged,
+    fixed_text,
+    indexed,
+    loop_dims,
+    ordered,
+    without_leading,
+    wrapped,
+)
 
 # These take dimensions away.
 REDUCING = frozenset("sum mean amax amin prod logsumexp std var norm any all max min argmax argmin".split())
@@ -41,7 +53,8 @@ def reduced(value: Batched, text: str, dims: Sequence[int], keep: bool) -> Batch
         return replace(value, text=text, atom=True, boolean=False, fill=None, view=False, cut=None)
     left = [d for d in range(value.rank) if d not in gone]
     slots = tuple(left.index(s) for d, s in enumerate(value.slots) if d not in dims and s is not None)
-    return Batched(text, len(left), left.index(value.loop), slots)
+    loops = tuple(None if d is None else left.index(d) for d in value.loops)
+    return Batched(text, len(left), loops, slots)
 
 
 def plain(value: Batched, right: int | None = None) -> Batched:
@@ -49,8 +62,8 @@ def plain(value: Batched, right: int | None = None) -> Batched:
     return arranged(value, value.natural if right is None else right)
 
 
-def product(values: Sequence[Value], ranks: Sequence[int | None]) -> tuple[str, str, int]:
-    """The texts of the two operands of a matrix product over all rounds, and the rank of a round's result."""
+def product(values: Sequence[Value], ranks: Sequence[int | None], depth: int = 1) -> Batched:
+    """A matrix product over all rounds of `depth` loops, which all of the values that change run in."""
     sizes = [
         v.round_rank if isinstance(v, Batched) else (r if v.rank is None else v.rank)
         for v, r in zip(values, ranks, strict=True)
@@ -61,17 +74,46 @@ def product(values: Sequence[Value], ranks: Sequence[int | None]) -> tuple[str, 
     one, other = values
     if left >= 2 and right >= 2:
         most = max(left, right)
-        return _factor(one, left, most), _factor(other, right, most), most
+        place = between([v for v in values if isinstance(v, Batched)], 2, most)
+        text = f"{_factor(one, left, place, depth)} @ {_factor(other, right, place, depth)}"
+        return standing(text, most, place, depth, atom=False)
+    if left == 1 and right == 1:
+        return _summed_product(values, depth)
     if right == 1 and left >= 2 and isinstance(other, Fixed):
-        return _factor(one, left, left), other.text, left - 1
+        return _matrices(_factor(one, left, left, depth), other.text, left - 1, depth)
     if left == 1 and right == 2 and isinstance(other, Fixed):
-        return _factor(one, left, 1), other.text, 1
+        return _matrices(_factor(one, left, 1, depth), other.text, 1, depth)
     raise RefusedError("a product of vectors has no plain form for all rounds at once")
 
 
-def _factor(value: Value, rank: int, right: int) -> str:
+def between(values: Sequence[Batched], least: int, most: int) -> int:
+    """How many of the last dimensions stand behind the loops', so that as few values as possible are moved."""
+    return min(range(most, least - 1, -1), key=lambda right: sum(not v.is_free(right) for v in values))
+
+
+def _summed_product(values: Sequence[Value], depth: int) -> Batched:
+    """The product of two vectors, element by element and then added up."""
+    one, other = (
+        ordered(v, without_leading(v.order(1))) if isinstance(v, Batched) else (v.text, v.atom) for v in values
+    )
+    text = f"({wrapped(*one)} * {wrapped(*other)}).sum(-1)"
+    return standing(text, 0, 0, depth)
+
+
+def standing(text: str, round_rank: int, right: int, depth: int, *, atom: bool = True) -> Batched:
+    """A value for all rounds whose loop dimensions stand in front of the last `right` of a round's."""
+    rank = round_rank + depth
+    loops = loop_dims(rank, right, depth)
+    return Batched(text, rank, loops, tuple(d for d in range(rank) if d not in loops), atom)
+
+
+def _matrices(left: str, right: str, rank: int, depth: int) -> Batched:
+    return leading(f"{left} @ {right}", rank, depth, atom=False)
+
+
+def _factor(value: Value, rank: int, right: int, depth: int) -> str:
     if isinstance(value, Fixed):
-        return wrapped(fixed_text(replace(value, rank=rank), right), value.atom)
+        return wrapped(fixed_text(replace(value, rank=rank), right, depth), value.atom)
     put = arranged(value, right)
     return wrapped(put.text, put.atom)
 
@@ -106,24 +148,25 @@ def looked_up(value: Batched, items: Sequence[str | Batched], arange: str) -> Ba
     while axes and axes[-1] == ":":
         axes.pop()
     text = f"{wrapped(base.text, base.atom)}[{', '.join(axes)}]"
-    return Batched(text, len(kept) + 1 + extra, before, tuple(slots))
+    return Batched(text, len(kept) + 1 + extra, (before,), tuple(slots))
 
 
-def joined(values: Sequence[Value], dim: int, stack: bool) -> tuple[list[str], int, int]:
+def joined(values: Sequence[Value], dim: int, stack: bool, depth: int = 1) -> tuple[list[str], int, int]:
     """The texts of what `torch.cat` or `torch.stack` of a round joins, the dimension, and the rank of a round."""
     if not values or any(isinstance(v, Fixed) for v in values):
         raise RefusedError("a part that is joined is the same in every round")
     batched = [v for v in values if isinstance(v, Batched)]
     rank = batched[0].round_rank
-    if any(v.round_rank != rank for v in batched):
+    if any(v.round_rank != rank or None in v.loops for v in batched):
         raise RefusedError("the run and the source disagree about dimensions")
     size = rank + 1 if stack else rank
     if not -size <= dim < size:
         raise RefusedError("the run and the source disagree about dimensions")
     texts = [arranged(v, rank).text for v in batched]
-    return texts, dim if dim < 0 else dim + 1, size
+    return texts, dim if dim < 0 else dim + depth, size
 
 
-def leading(text: str, round_rank: int, atom: bool = True) -> Batched:
-    """A value for all rounds whose loop dimension stands in front."""
-    return Batched(text, round_rank + 1, 0, tuple(range(1, round_rank + 1)), atom)
+def leading(text: str, round_rank: int, depth: int = 1, *, atom: bool = True) -> Batched:
+    """A value for all rounds whose loop dimensions stand in front."""
+    loops = tuple(range(depth))
+    return Batched(text, round_rank + depth, loops, tuple(range(depth, round_rank + depth)), atom)

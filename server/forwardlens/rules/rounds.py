@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from forwardlens.model import ExpressionCost, OpCost
+from forwardlens.rules.callers import in_loop, loop_around, parts_of, rounds_of
 from forwardlens.rules.contract import Context, Rule
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.loops import relation
-from forwardlens.rules.repeated import body, in_rounds
-from forwardlens.rules.vectorise import added_to_itself
+from forwardlens.rules.repeated import LEAST_ROUNDS, body
+from forwardlens.rules.statements import added_to_itself
 from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.tree import Looping
 
@@ -66,16 +67,16 @@ def depends_on_order(costs: Iterable[ExpressionCost]) -> str | None:
 
 def costs_in(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
     """What the rounds of a loop paid, by node."""
-    return {node: cost for part in body(loop) for node, cost in sites.inside(part)}
+    return {node: cost for part in parts_of(sites, loop) for node, cost in sites.inside(part)}
 
 
 def share_of(sites: Sites, loop: Looping) -> float:
-    return sites.share(*body(loop))
+    return sites.share(*parts_of(sites, loop))
 
 
 def independent(sites: Sites, loop: Looping, nodes: Iterable[ast.AST]) -> bool:
     """Whether what `nodes` compute depends on no other round, but for sums that the rounds add to."""
-    statements = {sites.tree.statement(node): node for node in nodes}
+    statements = {sites.tree.statement(in_loop(sites, loop, node)): node for node in nodes}
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return True
     for statement in statements:
@@ -117,9 +118,9 @@ def claimed(context: Context, sites: Sites, rules: Iterable[Rule], *, fixed: boo
     for rule in rules:
         for match in rule.find(context):
             for node in sites.tree.at(match.span)[: 1 if match.fixes or not fixed else 0]:
-                loop = next(sites.tree.loops(node), None)
-                if loop is not None:
-                    found.add(loop)
+                around = loop_around(sites, node)
+                if around is not None:
+                    found.add(around[0])
     return found
 
 
@@ -182,4 +183,4 @@ def _variables(loop: Looping) -> set[str]:
 
 def working(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
     """The expressions of a loop that compute something in every round."""
-    return {n: c for n, c in costs_in(sites, loop).items() if in_rounds(c) and works(c)}
+    return {n: c for n, c in costs_in(sites, loop).items() if rounds_of(sites, n) >= LEAST_ROUNDS and works(c)}

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost
+from forwardlens.rules.callers import by_loop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.operations import ELEMENTWISE
 from forwardlens.rules.repeated import head, in_rounds
 from forwardlens.rules.rounds import outermost

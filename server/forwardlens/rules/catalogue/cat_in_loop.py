@@ -359,7 +359,13 @@ def _first_round(sites: Sites, growth: _Growth, test: ast.expr, when_true: bool)
         return "none" if isinstance(right, ast.Constant) and right.value is None else None
     loop = next(sites.tree.loops(growth.statement), None)
     counted = loop_of(sites, loop) if loop is not None else None
-    if counted is None or counted.start != 0 or integer(right) != 0 or not isinstance(left, ast.Name):
+    if (
+        counted is None
+        or counted.backwards
+        or counted.start != 0
+        or integer(right) != 0
+        or not isinstance(left, ast.Name)
+    ):
         return None
     return "counted" if left.id == counted.index else None
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import prod
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import by_loop, rounds_of
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.expert_loop import ExpertLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.catalogue.per_parameter_loop import PerParameterLoop
 from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
-from forwardlens.rules.repeated import head, in_rounds, place
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.loops import loop_of
+from forwardlens.rules.repeated import LEAST_ROUNDS, head, place
 from forwardlens.rules.rounds import (
     claimed,
     costs_in,
@@ -35,11 +38,8 @@ from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.tree import Looping
 
 _MODULES = frozenset({"aten::linear", "aten::conv1d", "aten::conv2d", "aten::layer_norm", "aten::addmm"})
-_COMBINING = frozenset(
-    f"aten::{name}"
-    for name in """dot matmul mm cosine_similarity norm linalg_norm linalg_vector_norm sum mean amax max cdist
-    dist""".split()
-)
+# All pairs at once hold this many elements at most: 256 MB of `float32`.
+_MOST_ELEMENTS = 1 << 26
 
 
 # One cause is one finding: on the same loop these say more.
@@ -62,9 +62,12 @@ class ElementwiseLoop(Rule):
 
     ## Fix safety
     The fix is offered as safe if every expression of a round has a direct form for all rounds and the run showed the
-    ranks of all operands. Sums over rounds are added in another order, so the last digits may differ. Loops over
-    layers with weights of their own, and over pairs, are reported without a fix: one needs joint weights
-    (`torch.func.stack_module_state` and `torch.vmap`), the other a product of matrices or more memory.
+    ranks of all operands. Sums over rounds are added in another order, so the last digits may differ. A branch on a
+    round's own value becomes `torch.where`, unless it may guard what it computes. A tensor that is made to be filled
+    is left out where the rounds fill all of it; one of another dtype than their values shows when the fix is tried.
+    All pairs at once take more memory than one after the other: beyond 64 million elements there is no fix. Loops over
+    layers with weights of their own are reported without one: they need joint weights
+    (`torch.func.stack_module_state` and `torch.vmap`).
     """
 
     name: ClassVar[str] = "elementwise-loop"
@@ -95,7 +98,7 @@ from torch import nn
 
 class Pick(nn.Module):
     def forward(self, x, places):
-        return x[torch.arange(x.size(0), device=x.device)[:, None], places[: x.size(0)]] * 2
+        return x[torch.arange(x.size(0), device=x.device)[:, None], places] * 2
 
 
 def build():
@@ -128,7 +131,7 @@ from torch import nn
 class Overlap(nn.Module):
     def forward(self, guess, truth):
         loss = 0.0
-        loss += (1 - (guess * truth[:, : guess.size(1)]).sum((0, 2, 3)) / guess.sum((0, 2, 3))).sum(0)
+        loss += (1 - (guess * truth).sum((0, 2, 3)) / guess.sum((0, 2, 3))).sum(0)
         return loss
 
 
@@ -162,7 +165,7 @@ from torch import nn
 class Score(nn.Module):
     def forward(self, guess, truth):
         total = guess.new_zeros(())
-        total = total + (guess[: len(truth)] - truth[: len(guess)]).square().mean((-2, -1)).sum(0)
+        total = total + (guess - truth).square().mean((-2, -1)).sum(0)
         return total / len(guess)
 
 
@@ -196,9 +199,8 @@ from torch import nn
 
 class Heads(nn.Module):
     def forward(self, q, k, v):
-        out = torch.zeros_like(q)
-        weights = (q.permute(1, 0, 2, 3) @ k[:, : q.size(1)].permute(1, 0, 3, 2)).softmax(dim=-1)
-        out[:] = (weights @ v[:, : q.size(1)].permute(1, 0, 2, 3)).permute(1, 0, 2, 3)
+        weights = (q @ k.permute(0, 1, 3, 2)).softmax(dim=-1)
+        out = weights @ v
         return out
 
 
@@ -268,6 +270,21 @@ class Distances(nn.Module):
         for i in range(n):
             for j in range(n):
                 table[i, j] = (x[i] - x[j]).norm()  #!
+        return table
+
+
+def build():
+    return Distances(), (torch.randn(12, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Distances(nn.Module):
+    def forward(self, x):
+        n = len(x)
+        table = (x[:, None, :] - x).norm(dim=-1)
         return table
 
 
@@ -374,7 +391,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        loops = by_loop(sites, (n for n, c in sites.items() if in_rounds(c) and works(c)))
+        loops = by_loop(sites, (n for n, c in sites.items() if works(c) and rounds_of(sites, n) >= LEAST_ROUNDS))
         taken = claimed(context, sites, _MORE_SPECIFIC) if loops else set[ast.AST]()
         done: list[ast.AST] = []
         # Innermost first: a loop around one that is reported gets its turn once that one is gone.
@@ -392,7 +409,9 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     costs = costs_in(sites, loop)
     work = {node: cost for node, cost in costs.items() if node in nodes}
     classes, together = sorting(sites, loop), pairs(sites, loop)
-    if isinstance(loop, (ast.While, ast.AsyncFor)) or not all(is_small(c) for c in work.values()):
+    if isinstance(loop, ast.AsyncFor) or (isinstance(loop, ast.While) and loop_of(sites, loop) is None):
+        return None
+    if not all(is_small(c) for c in work.values()):
         return None
     if not classes and any(is_ragged(c) for c in work.values()):
         return None
@@ -411,8 +430,8 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     )
     fix: Fix | None = None
     try:
-        if together and any(op.name in _COMBINING for c in work.values() for op in c.ops):
-            raise RefusedError("the rounds combine pairs")
+        if together and elements_of_all(work.values()) > _MOST_ELEMENTS:
+            raise RefusedError("all pairs at once would take too much memory")
         fix = Fix("Do all rounds at once", "safe", vectorised(sites, loop))
     except RefusedError as refused:
         message = f"{message}; {_advice(work, loop, together, bool(classes))}. No automatic fix: {refused}"
@@ -424,6 +443,11 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix else (),
     )
+
+
+def elements_of_all(costs: Iterable[ExpressionCost]) -> int:
+    """How many elements the largest operand would have if all rounds were done at once."""
+    return max((cost.calls * prod(shape) for cost in costs for op in outermost(cost) for shape in op.shapes), default=0)
 
 
 def _advice(work: dict[ast.AST, ExpressionCost], loop: Looping, together: bool, classes: bool) -> str:

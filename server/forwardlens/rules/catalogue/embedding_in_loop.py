@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix, Related
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import loop_around, rounds_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import relation
@@ -330,16 +331,18 @@ def build():
         if sites is None:
             return
         for node, cost in sites.items():
-            loop = next(sites.tree.loops(node), None)
-            if loop is None or not isinstance(node, ast.Call) or not _looks_up_often(cost):
+            found = loop_around(sites, node)
+            if found is None or not isinstance(node, ast.Call) or not _looks_up_often(sites, node, cost):
                 continue
-            if relation(sites, loop, node) == "independent":
+            loop, repeated = found
+            assert isinstance(repeated, ast.expr)
+            if relation(sites, loop, repeated) == "independent":
                 yield _match(sites, node, cost, loop)
 
 
-def _looks_up_often(cost: ExpressionCost) -> bool:
+def _looks_up_often(sites: Sites, node: ast.Call, cost: ExpressionCost) -> bool:
     lookups = any(op.outermost and op.name == "aten::embedding" for op in cost.ops)
-    return lookups and cost.calls_per_entry >= LEAST_ROUNDS
+    return lookups and rounds_of(sites, node) >= LEAST_ROUNDS
 
 
 def _match(sites: Sites, node: ast.Call, cost: ExpressionCost, loop: Looping) -> Match:
@@ -354,7 +357,7 @@ def _match(sites: Sites, node: ast.Call, cost: ExpressionCost, loop: Looping) ->
         sites.source.span(node),
         message if fix else f"{message}. No automatic fix: {obstacle}",
         share,
-        {"calls": cost.calls, "calls_per_entry": cost.calls_per_entry, "table": table},
+        {"calls": cost.calls, "calls_per_entry": rounds_of(sites, node), "table": table},
         (Related(_head(sites, loop), "the loop that repeats it"),),
         (fix,) if fix else (),
     )
@@ -375,6 +378,8 @@ def _fix(sites: Sites, node: ast.Call, loop: Looping) -> tuple[Fix | None, str]:
     try:
         return _safe("Look up all indices at once", vectorised(sites, loop)), ""
     except RefusedError as whole:
+        if loop not in sites.tree.loops(node):
+            return None, str(whole)
         try:
             wanted = f"{(dotted(node.func) or 'looked').split('.')[-1].strip('_') or 'looked'}_rows"
             return _safe("Look up all indices before the loop", hoisted(sites, node, wanted)), ""

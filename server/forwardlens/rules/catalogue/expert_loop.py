@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
+from forwardlens.rules.callers import by_loop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import body, head, in_rounds, place
 from forwardlens.rules.rounds import outermost, share_of, sorting
 from forwardlens.source.dataflow import names_bound, names_read

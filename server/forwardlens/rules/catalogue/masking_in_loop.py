@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import by_loop, in_loop, rounds_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import loop_of, relation
-from forwardlens.rules.rounds import sorting
+from forwardlens.rules.rounds import only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
 from forwardlens.source.tree import Looping
 
@@ -111,7 +112,7 @@ from torch import nn
 
 class Clip(nn.Module):
     def forward(self, x, knee):
-        return torch.where(x > knee[: x.size(0), None, None, None], knee[: x.size(0), None, None, None], x)
+        return torch.where(x > knee[:, None, None, None], knee[:, None, None, None], x)
 
 
 def build():
@@ -143,8 +144,7 @@ from torch import nn
 
 class Mean(nn.Module):
     def forward(self, frames, n):
-        m = torch.zeros(frames.shape[:2], dtype=torch.bool, device=frames.device)
-        m.masked_fill_(torch.arange(m.size(1), device=m.device) < n[: frames.size(0), None].to(m.device), True)
+        m = torch.arange(frames.size(1), device=frames.device) < n[: frames.size(0), None].to(frames.device)
         return (frames * m.unsqueeze(-1)).sum(dim=1)
 
 
@@ -286,27 +286,30 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        masking = [node for node, cost in sites.items() if _masks_often(node, cost)]
+        masking = [node for node, cost in sites.items() if _masks_often(sites, node, cost)]
         for loop, nodes in by_loop(sites, masking).items():
             match = _match(sites, loop, nodes)
             if match is not None:
                 yield match
 
 
-def _masks_often(node: ast.AST, cost: ExpressionCost) -> bool:
-    if cost.calls_per_entry < LEAST_ROUNDS:
+def _masks_often(sites: Sites, node: ast.AST, cost: ExpressionCost) -> bool:
+    if rounds_of(sites, node) < LEAST_ROUNDS:
         return False
     names = {op.name for op in cost.ops if op.outermost}
     writes = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
     return bool(names & (_SELECTING | _COMPARING)) or (writes and bool(names & _FILLING))
 
 
-def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
+def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     independent = [n for n in nodes if isinstance(n, ast.expr) and _independent(sites, loop, n)]
     if len(independent) < len(nodes):
         return None
-    if isinstance(loop, Looping) and sorting(sites, loop) and not any(_selects(sites, n) for n in nodes):
+    if sorting(sites, loop) and not any(_selects(sites, n) for n in nodes):
         # What goes class by class is a fault of its own, whatever it does with a class's elements.
+        return None
+    if only_elements(sites, loop) and not any(_selects(sites, n) for n in nodes):
+        # So is what asks one element after the other.
         return None
     hot = max(independent, key=lambda n: (_selects(sites, n), sites.share(n)))
     cost = sites.cost(hot)
@@ -319,8 +322,8 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         # Without a form for all rounds, comparing alone does not make a loop one that masks.
         if loop_of(sites, loop) is None or not any(_selects(sites, n) for n in nodes):
             return None
-    rounds = cost.calls_per_entry
-    share = sites.share(*(loop.body if isinstance(loop, (ast.For, ast.While)) else [loop]))
+    rounds = rounds_of(sites, hot)
+    share = share_of(sites, loop)
     message = (
         f"This loop masks row by row, {rounds} rounds of small operators that take {percent(share)} of the forward: "
         "broadcasting does all rows in one operator each"
@@ -336,8 +339,12 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     )
 
 
-def _independent(sites: Sites, loop: ast.AST, node: ast.expr) -> bool:
+def _independent(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     """The expression, or the whole statement if it writes a slice: then what is written counts too."""
+    repeated = in_loop(sites, loop, node)
+    if repeated is not node:
+        assert isinstance(repeated, ast.expr)
+        return relation(sites, loop, repeated) == "independent"
     whole = sites.tree.statement(node) if isinstance(getattr(node, "ctx", None), ast.Store) else node
     return relation(sites, loop, whole) == "independent"
 

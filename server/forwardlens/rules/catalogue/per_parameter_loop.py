@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import by_loop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import body, head, in_rounds, place
 from forwardlens.rules.rounds import is_small, outermost, works
 from forwardlens.source.dataflow import is_inplace, names_bound

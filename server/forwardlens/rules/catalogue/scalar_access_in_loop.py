@@ -10,10 +10,11 @@ from typing import ClassVar, Literal
 
 from forwardlens.model import Edit, Fix
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import by_loop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, by_loop, index_items, percent, sites_of
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.loops import leaves_early, loop_of
 from forwardlens.rules.repeated import LEAST_ROUNDS, body, bound_in, head, in_rounds, place
 from forwardlens.rules.rounds import (
@@ -228,8 +229,7 @@ from torch import nn
 
 class Blend(nn.Module):
     def forward(self, x, y):
-        out = torch.zeros_like(x)
-        out[:] = x * y[: x.size(0)]
+        out = x * y
         return out
 
 
@@ -249,6 +249,21 @@ class Fold(nn.Module):
         x = x.clone()
         for i in range(x.size(0)):
             if x[i] < 0: x[i] *= -1.0  #!
+        return x
+
+
+def build():
+    return Fold(), (torch.randn(40),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Fold(nn.Module):
+    def forward(self, x):
+        x = x.clone()
+        x[:] = torch.where(x < 0, x * -1.0, x)
         return x
 
 
@@ -571,7 +586,7 @@ def _working(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     )
     fix: Fix | None = None
     try:
-        if not independent(sites, loop, work) or any(isinstance(n, ast.If) for b in body(loop) for n in ast.walk(b)):
+        if not independent(sites, loop, work):
             raise RefusedError("a round may depend on another one, or on the values")
         fix = Fix("Do all elements at once", "safe", vectorised(sites, loop))
     except RefusedError as refused:

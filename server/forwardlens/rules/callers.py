@@ -1,0 +1,143 @@
+"""Which loop runs a function again and again: the one around its only call.
+
+A helper that is called from several places is no loop, however often it ran.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+
+from forwardlens.rules.constants import attribute_value
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.repeated import body
+from forwardlens.source.dataflow import bindings
+from forwardlens.source.tree import Function, Looping, Tree, dotted
+
+
+def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
+    """The innermost loop that repeats `node`, and the node in it that does: `node`, or the call of its function."""
+    tree, seen = sites.tree, set[ast.AST]()
+    while True:
+        loop = next(tree.loops(node), None)
+        if loop is not None:
+            return loop, node
+        function = tree.function(node)
+        if function is None or function in seen:
+            return None
+        seen.add(function)
+        call = only_call(tree, function)
+        if call is None:
+            return None
+        node = call
+
+
+def rounds_of(sites: Sites, node: ast.AST) -> int:
+    """How often a node ran inside one loop, its own or that around its function's only call. 0 outside of loops."""
+    cost, found = sites.cost(node), loop_around(sites, node)
+    if cost is None or found is None:
+        return 0
+    return cost.calls_per_entry if found[1] is node else cost.calls
+
+
+def by_loop(sites: Sites, nodes: Iterable[ast.AST]) -> dict[Looping, list[ast.AST]]:
+    """`nodes` grouped by the innermost loop that repeats each. Those in no loop are left out."""
+    groups: dict[Looping, list[ast.AST]] = defaultdict(list)
+    for node in nodes:
+        found = loop_around(sites, node)
+        if found is not None:
+            groups[found[0]].append(node)
+    return groups
+
+
+def in_loop(sites: Sites, loop: Looping, node: ast.AST) -> ast.AST:
+    """`node`, or the call in the loop that runs it."""
+    while loop not in sites.tree.loops(node):
+        function = sites.tree.function(node)
+        call = only_call(sites.tree, function) if function is not None else None
+        if call is None:
+            return node
+        node = call
+    return node
+
+
+def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
+    """What a loop runs in every round, with the bodies of the functions that only it calls."""
+    parts, seen = [*body(loop)], set[ast.AST]()
+    for part in parts:
+        for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
+            function = function_of(sites.tree, call)
+            if function is not None and function not in seen:
+                seen.add(function)
+                parts += function.body
+    return parts
+
+
+@lru_cache(maxsize=1024)
+def only_call(tree: Tree, function: Function) -> ast.Call | None:
+    """The only call in the file of a function, or of the only module that has it as its `forward`."""
+    owner = tree.owner(function)
+    if owner is not None and function.name in {"forward", "__call__"}:
+        return _only_call_of_module(tree, owner)
+    found = [
+        n
+        for n in ast.walk(tree.module)
+        if _named(n, function.name, attribute=owner is not None) and (owner is None or _may_be_of(tree, n, owner))
+    ]
+    call = tree.parent(found[0]) if len(found) == 1 else None
+    if not isinstance(call, ast.Call) or call.func is not found[0]:
+        return None
+    return call if owner is None or _is_own_method(tree, call, owner) else None
+
+
+def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef) -> bool:
+    function = tree.function(call)
+    own = isinstance(call.func, ast.Attribute) and dotted(call.func.value) == "self"
+    return own and function is not None and tree.owner(function) is owner
+
+
+def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
+    """`self.part(x)` where `self.part = Part()` is the only object of the class `owner` that the file makes."""
+    made = [n for n in ast.walk(tree.module) if isinstance(n, ast.Name) and n.id == owner.name]
+    parent = tree.parent(made[0]) if len(made) == 1 else None
+    store = tree.parent(parent) if isinstance(parent, ast.Call) and parent.func is made[0] else None
+    if not isinstance(store, ast.Assign) or len(store.targets) != 1 or not isinstance(store.targets[0], ast.Attribute):
+        return None
+    name = store.targets[0].attr
+    around = tree.function(store)
+    holder = tree.owner(around) if around is not None else None
+    uses = [n for n in ast.walk(tree.module) if _named(n, name, attribute=True)]
+    uses = [n for n in uses if holder is None or _may_be_of(tree, n, holder)]
+    read = [n for n in uses if n is not store.targets[0]]
+    call = tree.parent(read[0]) if len(read) == 1 else None
+    if not isinstance(call, ast.Call) or call.func is not read[0] or dotted(read[0]) != f"self.{name}":
+        return None
+    return call if attribute_value(tree, call, name) is parent else None
+
+
+def function_of(tree: Tree, call: ast.Call) -> Function | None:
+    """The function of this file that a call runs, if it is the function's only call."""
+    for function in tree.functions():
+        if only_call(tree, function) is call:
+            caller = tree.function(call)
+            shadowed = isinstance(call.func, ast.Name) and caller is not None and bindings(caller, call.func.id)
+            return None if shadowed or function is caller else function
+    return None
+
+
+def _may_be_of(tree: Tree, node: ast.AST, owner: ast.ClassDef) -> bool:
+    """Whether an attribute may be one of the class `owner`: not if it is that of the `self` of an unrelated class."""
+    function = tree.function(node)
+    other = tree.owner(function) if function is not None else None
+    if not isinstance(node, ast.Attribute) or dotted(node.value) != "self" or other is None or other is owner:
+        return True
+    bases = {dotted(base) for base in (*owner.bases, *other.bases)}
+    return bool(bases & {owner.name, other.name})
+
+
+def _named(node: ast.AST, name: str, *, attribute: bool) -> bool:
+    if attribute:
+        return isinstance(node, ast.Attribute) and node.attr == name
+    return isinstance(node, ast.Name) and node.id == name
