@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -1160,14 +1161,14 @@ CASES = [
 ]
 
 
-def _program() -> str:
+def program(cases: Sequence[Case]) -> str:
     """A module with a class for each case, and a model that runs them all."""
     parts = ["import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"]
-    for case in CASES:
+    for case in cases:
         init = textwrap.indent("\n".join(["super().__init__()", textwrap.dedent(case.init).strip()]), " " * 8)
         forward = textwrap.indent(textwrap.dedent(case.forward).strip(), " " * 4)
         parts.append(f"class {case.class_name}(nn.Module):\n    def __init__(self):\n{init}\n\n{forward}\n")
-    inputs = ",\n".join(f'        "{case.class_name}": ({case.inputs},)' for case in CASES)
+    inputs = ",\n".join(f'        "{case.class_name}": ({case.inputs},)' for case in cases)
     parts.append(f"def inputs():\n    torch.manual_seed(0)\n    return {{\n{inputs}\n    }}\n")
     parts.append(
         "class All(nn.Module):\n"
@@ -1187,7 +1188,7 @@ def _program() -> str:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[SourceText, dict[str, Match]]:
     """The program, and the finding in each class."""
     folder = tmp_path_factory.mktemp("vectorise")
-    source = SourceText(str(folder / "loops.py"), _program())
+    source = SourceText(str(folder / "loops.py"), program(CASES))
     profile = harness.measurer(folder)(source)
     rules = [engine.rule_named(name) for name in ("embedding-in-loop", "masking-in-loop")]
     context = Context(profile, source, {source.path: source}, 0.0)
@@ -1213,10 +1214,10 @@ def test_loop(case: Case, measured: tuple[SourceText, dict[str, Match]]) -> None
     assert all(fix.applicability == "safe" for fix in fixes)
     if fixes:
         after = apply_edits(source, fixes[0].edits).text
-        assert list(_differences(source.text, after, case.class_name)) == []
+        assert list(differences(source.text, after, case.class_name)) == []
 
 
-def _differences(before: str, after: str, name: str) -> list[str]:
+def differences(before: str, after: str, name: str) -> list[str]:
     old, new = harness.load(before), harness.load(after)
     import torch
 

@@ -83,8 +83,8 @@ def only_call(tree: Tree, function: Function) -> ast.Call | None:
         return _only_call_of_module(tree, owner)
     found = [
         n
-        for n in ast.walk(tree.module)
-        if _named(n, function.name, attribute=owner is not None) and (owner is None or _may_be_of(tree, n, owner))
+        for n in _named(tree).get((function.name, owner is not None), ())
+        if owner is None or _may_be_of(tree, n, owner)
     ]
     call = tree.parent(found[0]) if len(found) == 1 else None
     if not isinstance(call, ast.Call) or call.func is not found[0]:
@@ -100,7 +100,7 @@ def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef) -> bool:
 
 def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
     """`self.part(x)` where `self.part = Part()` is the only object of the class `owner` that the file makes."""
-    made = [n for n in ast.walk(tree.module) if isinstance(n, ast.Name) and n.id == owner.name]
+    made = _named(tree).get((owner.name, False), [])
     parent = tree.parent(made[0]) if len(made) == 1 else None
     store = tree.parent(parent) if isinstance(parent, ast.Call) and parent.func is made[0] else None
     if not isinstance(store, ast.Assign) or len(store.targets) != 1 or not isinstance(store.targets[0], ast.Attribute):
@@ -108,7 +108,7 @@ def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
     name = store.targets[0].attr
     around = tree.function(store)
     holder = tree.owner(around) if around is not None else None
-    uses = [n for n in ast.walk(tree.module) if _named(n, name, attribute=True)]
+    uses = _named(tree).get((name, True), [])
     uses = [n for n in uses if holder is None or _may_be_of(tree, n, holder)]
     read = [n for n in uses if n is not store.targets[0]]
     call = tree.parent(read[0]) if len(read) == 1 else None
@@ -119,12 +119,16 @@ def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
 
 def function_of(tree: Tree, call: ast.Call) -> Function | None:
     """The function of this file that a call runs, if it is the function's only call."""
-    for function in tree.functions():
-        if only_call(tree, function) is call:
-            caller = tree.function(call)
-            shadowed = isinstance(call.func, ast.Name) and caller is not None and bindings(caller, call.func.id)
-            return None if shadowed or function is caller else function
-    return None
+    function = _by_call(tree).get(call)
+    caller = tree.function(call)
+    shadowed = isinstance(call.func, ast.Name) and caller is not None and bindings(caller, call.func.id)
+    return None if shadowed or function is caller else function
+
+
+@lru_cache(maxsize=64)
+def _by_call(tree: Tree) -> dict[ast.Call, Function]:
+    calls = ((only_call(tree, function), function) for function in tree.functions())
+    return {call: function for call, function in calls if call is not None}
 
 
 def _may_be_of(tree: Tree, node: ast.AST, owner: ast.ClassDef) -> bool:
@@ -137,7 +141,13 @@ def _may_be_of(tree: Tree, node: ast.AST, owner: ast.ClassDef) -> bool:
     return bool(bases & {owner.name, other.name})
 
 
-def _named(node: ast.AST, name: str, *, attribute: bool) -> bool:
-    if attribute:
-        return isinstance(node, ast.Attribute) and node.attr == name
-    return isinstance(node, ast.Name) and node.id == name
+@lru_cache(maxsize=64)
+def _named(tree: Tree) -> dict[tuple[str, bool], list[ast.AST]]:
+    """Every name of a file, and every attribute (True), where it stands."""
+    found: dict[tuple[str, bool], list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(tree.module):
+        if isinstance(node, ast.Attribute):
+            found[node.attr, True].append(node)
+        elif isinstance(node, ast.Name):
+            found[node.id, False].append(node)
+    return found

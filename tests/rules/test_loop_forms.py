@@ -1,0 +1,1003 @@
+"""Loops in many forms, all in one forward: what becomes of them, and that what is offered gives the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import harness
+import pytest
+from test_vectorise import Case, differences, program
+
+from forwardlens.rules import engine
+from forwardlens.rules.contract import Context, Match
+from forwardlens.source.edits import apply_edits
+from forwardlens.source.text import SourceText
+
+pytestmark = pytest.mark.torch
+
+FIXED = "a safe fix for the whole loop"
+LEFT = "no fix that replaces the loop"
+ANY = "whatever is offered gives the same"
+
+RULES = ("embedding-in-loop", "masking-in-loop", "elementwise-loop", "scalar-access-in-loop", "invariant-in-loop")
+
+CASES = [
+    Case(
+        "partly filled",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(1, x.size(0)):
+                out[t] = x[t] - x[t - 1]
+            return out
+        """,
+    ),
+    Case(
+        "shift fwd",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            n = x.size(0)
+            out = []
+            for t in range(n - 1):
+                out.append(x[t + 1] - x[t])
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "filled from int",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros(x.size(0))
+            for t in range(x.size(0)):
+                out[t] = (x[t] > 0).sum()
+            return out
+        """,
+    ),
+    Case(
+        "filled broadcast",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros(x.size(0), 4)
+            for t in range(x.size(0)):
+                out[t] = x[t].sum()
+            return out
+        """,
+    ),
+    Case(
+        "filled wider than loop",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros(40, 8)
+            for t in range(x.size(0)):
+                out[t] = x[t].tanh()
+            return out
+        """,
+    ),
+    Case(
+        "if else write",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(x.size(0)):
+                if x[t, 0] > 0:
+                    out[t] = x[t] * 2
+                else:
+                    out[t] = x[t] * -1
+            return out
+        """,
+    ),
+    Case(
+        "if reads own",
+        FIXED,
+        "torch.randn(30)",
+        """
+        def forward(self, x):
+            x = x.clone()
+            for i in range(x.size(0)):
+                if x[i] < 0:
+                    x[i] *= 0.5
+                else:
+                    x[i] /= 2.0
+            return x
+        """,
+    ),
+    Case(
+        "if two things",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            a = torch.zeros_like(x)
+            b = torch.ones_like(x)
+            for i in range(x.size(0)):
+                if x[i, 0] < 0:
+                    a[i] = x[i] + 1
+                    b[i] = x[i] * 2
+            return a + b
+        """,
+    ),
+    Case(
+        "if and not",
+        FIXED,
+        "torch.randn(30, 8), torch.rand(30) > 0.5",
+        """
+        def forward(self, x, m):
+            out = x * 1.0
+            for i in range(x.size(0)):
+                if not m[i] and x[i, 0] > 0:
+                    out[i] = 0.0
+            return out
+        """,
+    ),
+    Case(
+        "nested sums",
+        FIXED,
+        "torch.randn(6, 30, 8), torch.randn(30)",
+        """
+        def forward(self, x, w):
+            out = torch.zeros(x.size(0), 8)
+            for b in range(x.size(0)):
+                for t in range(x.size(1)):
+                    out[b] += x[b, t] * w[t]
+            return out
+        """,
+    ),
+    Case(
+        "nested acc restarts",
+        LEFT,
+        "torch.randn(6, 30, 8), torch.randn(30)",
+        """
+        def forward(self, x, w):
+            outs = []
+            for b in range(x.size(0)):
+                acc = 0.0
+                for t in range(x.size(1)):
+                    acc = acc + x[b, t] * w[t]
+                outs.append(acc)
+            return torch.stack(outs)
+        """,
+    ),
+    Case(
+        "nested transposed write",
+        FIXED,
+        "torch.randn(6, 10, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros(10, 6, 8)
+            for b in range(x.size(0)):
+                for t in range(x.size(1)):
+                    out[t, b] = x[b, t].sigmoid()
+            return out
+        """,
+    ),
+    Case(
+        "nested const list",
+        FIXED,
+        "torch.randn(6, 10, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for b in range(x.size(0)):
+                row = []
+                for t in range(x.size(1)):
+                    row.append((x[b, t] * 2).sum())
+                rows.append(torch.stack(row))
+            return torch.stack(rows, dim=1)
+        """,
+    ),
+    Case(
+        "nested reversed inner",
+        FIXED,
+        "torch.randn(6, 10, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for b in range(x.size(0)):
+                row = []
+                for t in reversed(range(x.size(1))):
+                    row.append(x[b, t].exp())
+                rows.append(torch.stack(row, dim=1))
+            return torch.stack(rows, dim=0)
+        """,
+    ),
+    Case(
+        "backwards write",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(x.size(0) - 1, -1, -1):
+                out[t] = x[t].tanh()
+            return out
+        """,
+    ),
+    Case(
+        "backwards cat",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(len(x) - 1, -1, -1):
+                out.append(x[t : t + 1] * 2)
+            return torch.cat(out, 0)
+        """,
+    ),
+    Case(
+        "step 3 from 1",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(1, x.size(0), 3):
+                out[t] = x[t].exp()
+            return out
+        """,
+    ),
+    Case(
+        "while reads t",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            t = 0
+            out = []
+            while t <= x.size(0) - 1:
+                out.append(x[t].exp())
+                t = t + 1
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "helper two temps",
+        FIXED,
+        "torch.randint(0, 50, (6, 30)), torch.randn(8)",
+        """
+        def look(self, ids, g):
+            e = self.emb(ids)
+            s = torch.sigmoid(e * g)
+            return e * s + s
+
+        def forward(self, x, gate):
+            return torch.stack([self.look(x[:, t], gate) for t in range(x.size(1))], 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "helper swapped names",
+        FIXED,
+        "torch.randint(0, 50, (6, 30)), torch.randint(0, 50, (6, 40))",
+        """
+        def look(self, x, i):
+            return self.emb(x[:, i])
+
+        def forward(self, x, y):
+            out = []
+            for i in range(x.size(1)):
+                out.append(self.look(y, i))
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "helper default",
+        FIXED,
+        "torch.randint(0, 50, (6, 30))",
+        """
+        def look(self, ids, scale=2.0):
+            "Look."
+            return self.emb(ids) * scale
+
+        def forward(self, x):
+            out = []
+            for t in range(x.size(1)):
+                out.append(self.look(x[:, t], scale=3.0))
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "rebind elem",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for row in x:
+                row = row * 2
+                row = row + 1
+                out.append(row.tanh())
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "two lists",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            a, b = [], []
+            for t in range(x.size(0)):
+                y = x[t] * 2
+                a.append(y)
+                b.append(y + 1)
+            return torch.stack(a) * torch.stack(b, 1).t()
+        """,
+    ),
+    Case(
+        "aug temp",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(x.size(0)):
+                y = x[t] * 2
+                y += x[t]
+                y *= 0.5
+                out.append(y)
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "zip shorter",
+        FIXED,
+        "torch.randn(30, 8), torch.randn(20, 8)",
+        """
+        def forward(self, x, y):
+            return torch.stack([a * b for a, b in zip(x, y)])
+        """,
+    ),
+    Case(
+        "count shorter",
+        FIXED,
+        "torch.randn(20, 8), torch.randn(30, 8)",
+        """
+        def forward(self, x, y):
+            out = []
+            for t in range(x.size(0)):
+                out.append(x[t] * y[t])
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "count shorter alone",
+        FIXED,
+        "torch.randn(20, 8), torch.randn(30, 8)",
+        """
+        def forward(self, x, y):
+            out = []
+            for t in range(x.size(0)):
+                out.append(y[t].tanh())
+            return torch.stack(out) * x
+        """,
+    ),
+    Case(
+        "blocks",
+        FIXED,
+        "torch.randn(4, 96)",
+        """
+        def forward(self, x):
+            outs = []
+            for h in range(12):
+                outs.append(x[:, h * 8 : (h + 1) * 8].softmax(-1))
+            return torch.cat(outs, -1)
+        """,
+    ),
+    Case(
+        "blocks write",
+        FIXED,
+        "torch.randn(4, 96)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for h in range(12):
+                out[:, h * 8 : (h + 1) * 8] = x[:, h * 8 : (h + 1) * 8].softmax(-1)
+            return out
+        """,
+    ),
+    Case(
+        "pos tensor",
+        FIXED,
+        "torch.randint(0, 50, (6, 30))",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(x.size(1)):
+                out.append(self.emb(x[:, t]) + self.emb(torch.tensor([t], device=x.device)))
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "invariant if with view",
+        FIXED,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(x.size(0)):
+                y = x[t]
+                if self.count == 0:
+                    y = y * 2
+                out.append(y)
+            return torch.stack(out)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "emb split",
+        FIXED,
+        "torch.randint(0, 500, (8, 60))",
+        """
+        def forward(self, x):
+            out = [self.emb(c) for c in x.split(1, dim=1)]
+            return torch.cat(out, dim=1)
+        """,
+        """
+        self.emb = nn.Embedding(500, 16)
+        self.lin = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.cell = nn.GRUCell(16, 16)
+        """,
+    ),
+    Case(
+        "emb range len xs",
+        FIXED,
+        "torch.randint(0, 500, (8, 60))",
+        """
+        def forward(self, x):
+            cols = x.unbind(1)
+            out = []
+            for i in range(len(cols)):
+                out.append(self.emb(cols[i]))
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(500, 16)
+        self.lin = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.cell = nn.GRUCell(16, 16)
+        """,
+    ),
+    Case(
+        "emb walrus",
+        FIXED,
+        "torch.randint(0, 500, (8, 60))",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(x.size(1)):
+                out.append((e := self.emb(x[:, t])) * torch.sigmoid(e))
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(500, 16)
+        self.lin = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.cell = nn.GRUCell(16, 16)
+        """,
+    ),
+    Case(
+        "emb tuple target",
+        FIXED,
+        "torch.randint(0, 500, (8, 60)), torch.randint(0, 500, (8, 60))",
+        """
+        def forward(self, x, y):
+            out = []
+            for t in range(x.size(1)):
+                a, b = self.emb(x[:, t]), self.emb(y[:, t])
+                out.append(a * b)
+            return torch.stack(out, 1)
+        """,
+        """
+        self.emb = nn.Embedding(500, 16)
+        self.lin = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.cell = nn.GRUCell(16, 16)
+        """,
+    ),
+    Case(
+        "emb nested comp",
+        FIXED,
+        "torch.randint(0, 500, (6, 12))",
+        """
+        def forward(self, x):
+            return torch.stack([torch.stack([self.emb(w) for w in row]) for row in x])
+        """,
+        """
+        self.emb = nn.Embedding(500, 16)
+        self.lin = nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+        self.cell = nn.GRUCell(16, 16)
+        """,
+    ),
+    Case(
+        "heads chunk zip",
+        FIXED,
+        "torch.randn(2, 10, 96), torch.randn(2, 10, 96), torch.randn(2, 10, 96)",
+        """
+        def forward(self, q, k, v):
+            outs = []
+            for a, b, c in zip(q.chunk(12, dim=-1), k.chunk(12, dim=-1), v.chunk(12, dim=-1)):
+                outs.append((a @ b.transpose(-2, -1)).softmax(dim=-1) @ c)
+            return torch.cat(outs, dim=-1)
+        """,
+    ),
+    Case(
+        "heads slices",
+        FIXED,
+        "torch.randn(2, 10, 96), torch.randn(2, 10, 96), torch.randn(2, 10, 96)",
+        """
+        def forward(self, q, k, v):
+            outs = []
+            d = q.size(-1) // self.h
+            for i in range(self.h):
+                qi, ki, vi = q[..., i * d : (i + 1) * d], k[..., i * d : (i + 1) * d], v[..., i * d : (i + 1) * d]
+                w = (qi @ ki.transpose(-2, -1) / d**0.5).softmax(-1)
+                outs.append(w @ vi)
+            return torch.cat(outs, dim=-1)
+        """,
+        """
+        self.h = 12
+        """,
+    ),
+    Case(
+        "heads sdpa",
+        FIXED,
+        "torch.randn(2, 12, 10, 8), torch.randn(2, 12, 10, 8), torch.randn(2, 12, 10, 8)",
+        """
+        def forward(self, q, k, v):
+            return torch.stack([F.scaled_dot_product_attention(q[:, i], k[:, i], v[:, i]) for i in range(q.size(1))], 1)
+        """,
+    ),
+    Case(
+        "pair cos",
+        FIXED,
+        "torch.randn(16, 8)",
+        """
+        def forward(self, x):
+            n = x.size(0)
+            d = torch.zeros(n, n)
+            for i in range(n):
+                for j in range(n):
+                    d[i, j] = F.cosine_similarity(x[i], x[j], dim=0)
+            return d
+        """,
+    ),
+    Case(
+        "pair dot torch dot",
+        FIXED,
+        "torch.randn(16, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for a in x:
+                rows.append(torch.stack([torch.dot(a, b) for b in x]))
+            return torch.stack(rows)
+        """,
+    ),
+    Case(
+        "pair flat list",
+        FIXED,
+        "torch.randn(16, 8)",
+        """
+        def forward(self, x):
+            n = len(x)
+            sims = [(x[i] - x[j]).pow(2).sum() for i in range(n) for j in range(n)]
+            return torch.stack(sims).view(n, n)
+        """,
+    ),
+    Case(
+        "dice per class",
+        FIXED,
+        "torch.rand(2, 24, 16, 16), torch.rand(2, 24, 16, 16)",
+        """
+        def forward(self, p, t):
+            loss = 0
+            for c in range(p.shape[1]):
+                inter = (p[:, c] * t[:, c]).sum()
+                union = p[:, c].sum() + t[:, c].sum()
+                loss = loss + 1 - (2 * inter + 1) / (union + 1)
+            return loss / p.shape[1]
+        """,
+    ),
+    Case(
+        "causal rows i 1",
+        FIXED,
+        "torch.randn(4, 40, 40)",
+        """
+        def forward(self, s):
+            n = s.size(-1)
+            mask = torch.full((n, n), float("-inf"))
+            for i in range(n):
+                mask[i, : i + 1] = 0
+            return (s + mask).softmax(-1)
+        """,
+    ),
+    Case(
+        "mask lengths zip",
+        FIXED,
+        "torch.randn(64, 24, 8), torch.randint(1, 24, (64,))",
+        """
+        def forward(self, x, lengths):
+            x = x.clone()
+            for row, n in zip(x, lengths):
+                row[n:] = 0.0
+            return x
+        """,
+    ),
+    Case(
+        "gather label prob",
+        FIXED,
+        "torch.randn(128, 30), torch.randint(0, 30, (128,))",
+        """
+        def forward(self, logits, y):
+            logp = logits.log_softmax(-1)
+            loss = 0.0
+            for i in range(logits.size(0)):
+                loss = loss - logp[i, y[i]]
+            return loss / logits.size(0)
+        """,
+    ),
+    Case(
+        "if not mask continue",
+        FIXED,
+        "torch.randn(40, 16), torch.rand(40) > 0.5",
+        """
+        def forward(self, x, keep):
+            out = torch.zeros_like(x)
+            for t in range(x.size(0)):
+                if not keep[t]:
+                    continue
+                out[t] = x[t] * 2
+            return out
+        """,
+    ),
+    Case(
+        "filled read in loop",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(1, x.size(0)):
+                out[t] = out[t - 1] * 0.5 + x[t]
+            return out
+        """,
+    ),
+    Case(
+        "if carried",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            h = torch.zeros(8)
+            out = []
+            for t in range(x.size(0)):
+                if x[t].sum() > 0:
+                    h = h + x[t]
+                out.append(h)
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "if append ragged",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(x.size(0)):
+                if x[t].sum() > 0:
+                    out.append(x[t] * 2)
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "if guard div",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            for t in range(x.size(0)):
+                if x[t].sum() > 0:
+                    out[t] = x[t] / x[t].sum().sqrt()
+            return out
+        """,
+    ),
+    Case(
+        "nested inner carried",
+        LEFT,
+        "torch.randn(6, 30, 8)",
+        """
+        def forward(self, x):
+            outs = []
+            for b in range(x.size(0)):
+                h = torch.zeros(8)
+                for t in range(x.size(1)):
+                    h = torch.tanh(h + x[b, t])
+                outs.append(h)
+            return torch.stack(outs)
+        """,
+    ),
+    Case(
+        "backwards carry",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, r):
+            g = torch.zeros(8)
+            out = []
+            for t in reversed(range(r.size(0))):
+                g = r[t] + 0.9 * g
+                out.append(g)
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "while double",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            t = 0
+            out = []
+            while t < x.size(0):
+                out.append(x[t].exp())
+                t += 1
+                if t == 5:
+                    t += 2
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "while t after",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            t = 0
+            out = []
+            while t < x.size(0):
+                out.append(x[t].exp())
+                t += 1
+            return torch.stack(out) * t
+        """,
+    ),
+    Case(
+        "helper counts",
+        LEFT,
+        "torch.randint(0, 50, (6, 30))",
+        """
+        def look(self, ids):
+            self.count += 1
+            return self.emb(ids) * self.count
+
+        def forward(self, x):
+            self.count = 0
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "helper bn",
+        LEFT,
+        "torch.randint(0, 50, (6, 30))",
+        """
+        def look(self, ids):
+            return self.bn(self.emb(ids))
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "helper dropout",
+        LEFT,
+        "torch.randint(0, 50, (6, 30))",
+        """
+        def look(self, ids):
+            return self.drop(self.emb(ids))
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "helper inplace",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def look(self, row):
+            row.mul_(2)
+            return row + 1
+
+        def forward(self, x):
+            x = x.clone()
+            return torch.stack([self.look(x[t]) for t in range(x.size(0))])
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "chunk uneven",
+        LEFT,
+        "torch.randn(4, 10, 30)",
+        """
+        def forward(self, x):
+            return torch.cat([c.softmax(-1) for c in x.chunk(4, dim=-1)], -1)
+        """,
+    ),
+    Case(
+        "aug temp alias",
+        ANY,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            x = x.clone()
+            out = []
+            for t in range(x.size(0)):
+                y = x[t]
+                y += 1
+                out.append(y * 2)
+            return torch.stack(out) + x
+        """,
+    ),
+    Case(
+        "running max grads",
+        LEFT,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            best = torch.full((8,), -1e9)
+            for t in range(x.size(0)):
+                best = torch.maximum(best, self.lin(x[t]))
+            return best
+        """,
+        """
+        self.emb = nn.Embedding(50, 8)
+        self.lin = nn.Linear(8, 8)
+        self.bn = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.count = 0
+        """,
+    ),
+    Case(
+        "rebind after append",
+        ANY,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = []
+            for row in x:
+                y = row * 2
+                out.append(y)
+                y = y + 1
+                out2 = y
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "filled then alias",
+        ANY,
+        "torch.randn(30, 8)",
+        """
+        def forward(self, x):
+            out = torch.zeros_like(x)
+            view = out.t()
+            for t in range(x.size(0)):
+                out[t] = x[t] * 2
+            return view + 1
+        """,
+    ),
+    Case(
+        "nested diag",
+        ANY,
+        "torch.randn(6, 6)",
+        """
+        def forward(self, x):
+            out = torch.zeros(6, 6)
+            for i in range(6):
+                for j in range(6):
+                    out[i, j] = x[i, i] * x[j, j]
+            return out
+        """,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[SourceText, dict[str, list[Match]]]:
+    """The program, and the findings in each class."""
+    folder: Path = tmp_path_factory.mktemp("forms")
+    source = SourceText(str(folder / "forms.py"), program(CASES))
+    context = Context(harness.measurer(folder)(source), source, {source.path: source}, 0.0)
+    found: dict[str, list[Match]] = {case.class_name: [] for case in CASES}
+    starts = sorted((source.text.index(f"class {name}("), name) for name in found)
+    for match in (match for name in RULES for match in engine.rule_named(name).find(context)):
+        where = source.offset(*match.span.start)
+        found[max(start for start in starts if start[0] < where)[1]].append(match)
+    return source, found
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_form(case: Case, measured: tuple[SourceText, dict[str, list[Match]]]) -> None:
+    source, found = measured
+    fixes = [fix for match in found[case.class_name] for fix in match.fixes]
+    whole = [fix for fix in fixes if " at once" in fix.title]
+    for fix in fixes:
+        after = apply_edits(source, fix.edits).text
+        assert list(differences(source.text, after, case.class_name)) == [], after
+    if case.outcome != ANY:
+        assert bool(whole) == (case.outcome == FIXED), [match.message for match in found[case.class_name]]
