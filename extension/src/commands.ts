@@ -30,6 +30,7 @@ export function registerCommands(workbench: Workbench): Disposable[] {
       workbench.onClear();
     }),
     commands.registerCommand("forwardlens.report", (argument: unknown) => report.show(asRequest(argument)?.uri)),
+    commands.registerCommand("forwardlens.export", () => report.export()),
     commands.registerCommand("forwardlens.selectEntry", () => profiler.choose()),
     commands.registerCommand("forwardlens.selectInterpreter", async (argument: unknown) => {
       if (requireTrust()) {

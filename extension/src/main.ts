@@ -39,6 +39,7 @@ export function activate(context: ExtensionContext): void {
     onInterpreter,
     onHeat: (uri, lines) => {
       heat.show(uri, lines);
+      report.update();
       void setContext("hasProfile", true);
     },
     onProblem,
@@ -51,7 +52,7 @@ export function activate(context: ExtensionContext): void {
     },
   });
   const profiler = new Profiler(server, new Chooser(context.workspaceState), onProblem);
-  const report = new ReportView(server);
+  const report = new ReportView(server, context.extensionUri);
 
   /** In the message now, and in the status until the next run. */
   function onProblem(problem: Problem): void {
@@ -70,11 +71,15 @@ export function activate(context: ExtensionContext): void {
       ...(interpreter ? { interpreter } : {}),
       ...(environment ? { environment } : {}),
     });
+    if (!isRunning) {
+      report.follow();
+    }
   }
 
   /** The findings and hints of a server go with it; the tints are drawn here. */
   function forgetResults(): void {
     heat.clear();
+    report.update();
     void setContext("hasProfile", false);
   }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,13 +212,6 @@ def test_backward_is_on_the_forwards_expression_wherever_it_ran() -> None:
     assert profile.unattributed_share == pytest.approx(0.01)
     assert {o.name: o.total_ms for o in mul.ops}["MulBackward0 (backward)"] == pytest.approx(mul.backward_ms)
     assert sum(c.self_ms for c in profile.lines) == pytest.approx(9.9)
-
-
-@pytest.fixture(scope="module")
-def h200() -> Recording:
-    """One forward of a BERT-style encoder on an NVIDIA H200 (torch 2.11, Python 3.12), as a worker recorded it."""
-    with gzip.open(Path(__file__).parent / "h200_slow_bert.json.gz", "rt", encoding="utf-8") as file:
-        return json.load(file) | {"timeline": NO_TIMELINE}
 
 
 def test_device_time_of_a_real_recording_is_on_user_lines(h200: Recording) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
 from tests.attribution.test_attribute import ADD, CALL, MS, MUL, SIN, iteration, recording
 
 from forwardlens.attribution.attribute import attribute
-from forwardlens.attribution.recording import OUTSIDE, WAITING
-from forwardlens.model import Lane, Timeline
+from forwardlens.attribution.recording import OUTSIDE, WAITING, Recording
+from forwardlens.model import Lane, Profile, Timeline
 
 # Line 2 (its two operators) runs from 100 to 500, line 3 from 500 to 950 and calls line 8 from 550 to 950.
 RAW: dict[str, Any] = {
@@ -110,3 +111,38 @@ def test_memory_names_who_holds_the_peak() -> None:
 def test_what_a_long_forward_leaves_out_is_told() -> None:
     timeline = measured(left_out={"host": [12, 3 * MS], "device": [4, MS]})
     assert (timeline.left_out, timeline.left_out_ms) == (16, 4.0)
+
+
+def test_a_real_forward_on_a_device(h200: Recording) -> None:
+    """Thousands of kernels that the host launches one by one: the device waits for it most of the time."""
+    profile = attribute(h200, "slow_bert.py:build")
+    timeline, forward = profile.timeline, profile.forward
+    assert timeline is not None
+    assert forward.device_busy_ms is not None
+    assert [lane.name for lane in timeline.lanes] == ["Code", "Host", "GPU 0, stream 7"]
+    lanes = [[e for e in timeline.events if e.lane == lane] for lane in range(3)]
+    assert max(e.end_ms for e in timeline.events) == pytest.approx(forward.wall_ms.median, rel=0.01)
+    kernels = sum(e.duration_ms for e in lanes[2])
+    assert kernels == pytest.approx(forward.device_busy_ms, rel=0.05)
+    for code, cost in line_totals(timeline, profile).items():
+        assert code == pytest.approx(cost, rel=0.02)
+    starts = [e.start_ms for e in lanes[2]]
+    assert starts == sorted(starts)
+    assert timeline.memory is not None
+    # Nothing is freed with gradients on: what is held at the end is what was held at most.
+    assert timeline.memory.peak_bytes > 40 * 2**20
+
+
+def line_totals(timeline: Timeline, profile: Profile) -> dict[float, float]:
+    """Time of the costliest lines that call no user function, on the timeline and beside the code."""
+    drawn: dict[int, float] = defaultdict(float)
+    for event in timeline.events:
+        if event.lane == 0 and event.span is not None:
+            drawn[event.span.line] += event.duration_ms
+    costs: dict[int, float] = defaultdict(float)
+    for cost in profile.lines:
+        if cost.total_ms == cost.self_ms:
+            costs[cost.span.line] += cost.self_ms
+    costly = [line for line, cost in costs.items() if cost > 0.05 * profile.forward.wall_ms.median]
+    assert len(costly) >= 4
+    return {drawn[line]: costs[line] for line in costly}

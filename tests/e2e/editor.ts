@@ -132,7 +132,9 @@ export class Editor {
 
   /** Puts the cursor on the first line of the open file that looks like `code`. */
   async goToCode(code: RegExp): Promise<void> {
-    const name = await this.page.locator(".tab.active").getAttribute("data-resource-name");
+    // A page beside the code has a tab of its own, in another group.
+    const tab = this.page.locator(".tab.active:not([data-resource-name^='webview-'])");
+    const name = await tab.getAttribute("data-resource-name");
     const lines = (await this.fileText(name ?? "")).split("\n");
     await this.quickInput("Control+g", `:${1 + lines.findIndex((line) => code.test(line))}`);
     await this.page.keyboard.press("Enter");
@@ -247,6 +249,15 @@ export class Editor {
     const tab = this.page.locator(".tab", { hasText: name });
     await tab.click({ button: "middle" });
     await tab.waitFor({ state: "detached" });
+  }
+
+  async setTheme(name: string): Promise<void> {
+    await this.runCommand("Preferences: Color Theme");
+    const input = this.page.locator(".quick-input-widget input.input");
+    await input.fill(name);
+    await this.page.locator(".quick-input-list .monaco-list-row.focused", { hasText: name }).waitFor();
+    await this.page.keyboard.press("Enter");
+    await this.page.locator(".quick-input-widget").waitFor({ state: "hidden" });
   }
 
   outputLine(text: RegExp): Locator {

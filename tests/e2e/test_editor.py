@@ -54,6 +54,7 @@ def test_the_vsix_holds_what_it_needs_and_no_more(vsix: Path) -> None:
     # The pages lie three folders above the server's report/links.py, which leads to them.
     pages = {f"docs/rules/{page.name}" for page in (ROOT / "docs" / "rules").glob("*.md")}
     assert {"server/forwardlens/report/links.py", "extension/dist/main.cjs", "extension/launcher/start.py"} <= names
+    assert {"extension/dist/report.js", "extension/dist/report.css"} <= names
     assert pages
     assert pages <= names
     assert not [name for name in names if name.startswith(("tests/", "samples/", "scripts/", "extension/src/", "."))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -396,8 +397,76 @@ async def test_the_report_has_the_whole_run_and_the_present_places(editor: Edito
     assert report["files"] == {"model.py": uri}
     assert list(zip([line["line"] for line in report["lines"]], report["places"], strict=True)) == [(9, 9), (10, None)]
 
-    asked = await within(editor.client.protocol.send_request_async("forwardlens/report", {"uri": uri}))
+    asked = await ask(editor, "report", uri=uri)
     assert asked.entry == "model.py:build"
+
+
+async def ask(editor: Editor, what: str, **params: object) -> Any:
+    return await within(editor.client.protocol.send_request_async(f"forwardlens/{what}", params))
+
+
+async def test_a_second_run_is_compared_with_the_first(editor: Editor) -> None:
+    uri = editor.open(MODEL)
+    await editor.profile(uri)
+    first = await ask(editor, "report", uri=uri)
+    assert first.comparison is None
+    editor.type(uri, MODEL.replace("torch.stack", "torch.cat"))
+    await editor.profile(uri)
+    second = await ask(editor, "report")
+    assert second.run > first.run
+    assert second.comparison.verdict == "same"
+    assert [(line.line_before, line.line) for line in second.comparison.lines if line.line_before != line.line] == []
+    # Each with the one before it, not with the first.
+    await editor.profile(uri)
+    assert len((await ask(editor, "report", uri=uri)).comparison.lines) == len(second.comparison.lines)
+
+
+async def test_a_place_of_the_report_is_found_after_edits(editor: Editor) -> None:
+    uri = editor.open(MODEL)
+    await editor.profile(uri)
+    line = (await ask(editor, "report", uri=uri)).lines[0]
+    span = {
+        "file": line.file,
+        "line": line.line,
+        "column": line.column,
+        "end_line": line.end_line,
+        "end_column": line.end_column,
+    }
+    editor.type(uri, f"\n\n{MODEL}")
+    place = await ask(editor, "place", uri=uri, **span)
+    assert (place.uri, place.range.start.line) == (uri, line.line + 1)
+    assert place.range.start.character == line.column
+    whole = await ask(editor, "place", uri=uri, **{**span, "column": 0, "end_line": line.line, "end_column": 0})
+    assert whole.range.start.line == line.line + 1
+    assert whole.range.end.character > whole.range.start.character
+    editor.type(uri, MODEL.replace(MODEL.splitlines()[int(line.line) - 1], "        pass"))
+    assert (await ask(editor, "place", uri=uri, **span)).range is None
+    assert await ask(editor, "place", uri=uri, **{**span, "file": "other.py"}) is None
+
+
+async def test_a_run_is_exported_in_every_format(editor: Editor) -> None:
+    uri = editor.open(MODEL)
+    assert await ask(editor, "export", uri=uri, format="csv") is None
+    await editor.profile(uri)
+    formats = {item["name"]: item["suffix"] for item in await ask(editor, "exportFormats")}
+    assert formats == {
+        "chrome": ".trace.json",
+        "csv": ".csv",
+        "json": ".json",
+        "sarif": ".sarif",
+        "speedscope": ".speedscope.json",
+    }
+    texts = {name: await ask(editor, "export", uri=uri, format=name) for name in formats}
+    assert texts["csv"].startswith("file,line,")
+    assert all(json.loads(texts[name]) for name in formats if name != "csv")
+    with pytest.raises(JsonRpcException, match="no report format 'xml'; there are chrome, csv"):
+        await ask(editor, "export", uri=uri, format="xml")
+
+
+async def test_a_run_without_a_timeline_has_none(editor: Editor) -> None:
+    uri = editor.open(MODEL)
+    await editor.profile(uri)
+    assert await ask(editor, "timeline", uri=uri) is None
 
 
 def requested(editor: Editor) -> dict[str, object]:

@@ -28,7 +28,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
         command(*positional, outputs={name: file for name, file in outputs.items() if file}, **values)
 
     for name in reversed(format_names()):
-        text = f"Write the report as {name.upper()}; - for stdout."
+        text = f"Write the report as {load_format(name).title}; - for stdout."
         collect = click.option(f"--{name}", metavar="FILE", callback=_writable, help=text)(collect)
     return click.option("--verify/--no-verify", default=True, help="Try each fix (the default).")(collect)
 

@@ -61,3 +61,11 @@ def required_text(arguments: Sequence[object], name: str) -> str:
     if value is None:
         raise JsonRpcInvalidParams(f"the argument '{name}' is missing")
     return value
+
+
+def number_argument(arguments: Sequence[object], name: str) -> int:
+    """The whole number `name`, at least 0. Raises `JsonRpcInvalidParams` for anything else."""
+    value = _argument(arguments, name)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise JsonRpcInvalidParams(f"'{name}' must be a whole number, not {value!r}")

@@ -44,6 +44,14 @@ def to_range(source: SourceText, span: Span, encoding: Encoding) -> types.Range:
     return types.Range(to_position(source, *span.start, encoding), to_position(source, *span.end, encoding))
 
 
+def plain_range(where: types.Range) -> dict[str, dict[str, int]]:
+    """As JSON, for messages of our own."""
+    return {
+        name: {"line": position.line, "character": position.character}
+        for name, position in (("start", where.start), ("end", where.end))
+    }
+
+
 def to_text_edits(source: SourceText, edits: Iterable[Edit], encoding: Encoding) -> list[types.TextEdit]:
     return [
         types.TextEdit(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lsprotocol import types
 
 from forwardlens.lsp.client import ClientFeatures
-from forwardlens.lsp.convert import Encoding, to_range, to_severity
+from forwardlens.lsp.convert import Encoding, plain_range, to_range, to_severity
 from forwardlens.lsp.session import Failure, PlacedFinding, Session, View
 from forwardlens.model import Span
 from forwardlens.report.labels import heat_level
@@ -147,7 +147,7 @@ def heat_lines(view: View, encoding: Encoding) -> tuple[HeatLine, ...]:
     """The unchanged lines that are warm, for colour behind them."""
     return tuple(
         {
-            "range": _plain(to_range(view.current, _whole(view.current.line_span(placed.line)), encoding)),
+            "range": plain_range(to_range(view.current, _whole(view.current.line_span(placed.line)), encoding)),
             "share": round(placed.cost.share, 6),
             "level": level,
         }
@@ -158,10 +158,3 @@ def heat_lines(view: View, encoding: Encoding) -> tuple[HeatLine, ...]:
 
 def _whole(span: Span) -> Span:
     return Span(span.file, span.line, 0, span.end_line, span.end_column)
-
-
-def _plain(where: types.Range) -> dict[str, dict[str, int]]:
-    return {
-        name: {"line": position.line, "character": position.character}
-        for name, position in (("start", where.start), ("end", where.end))
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import uuid
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_STOP = 5.0
 """Seconds that a cancelled run may take to end before the next one starts anyway."""
+
+_numbers = itertools.count(1)
 
 Summary = dict[str, object]
 
@@ -123,8 +126,10 @@ async def _run(
     def report(step: Progress) -> None:
         loop.call_soon_threadsafe(progress.report, step)
 
+    number, earlier = next(_numbers), server.session.earlier_profile(active.folder, plan.request)
+
     def show(result: Result, *, verified: bool) -> Run:
-        run = Run(asked, result, active.folder, client, verified)
+        run = Run(asked, result, active.folder, client, verified, number, earlier)
         # A run that a newer one has replaced must not overwrite what that shows.
         if server.session.active.get(path_key(str(active.folder))) is active:
             server.session.put_run(run)

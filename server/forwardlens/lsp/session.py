@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forwardlens.lsp.client import ClientSettings
-from forwardlens.model import Edit, Finding, Fix, Span
+from forwardlens.model import Edit, Finding, Fix, Profile, Span
 from forwardlens.report.labels import LineCost, line_costs
-from forwardlens.runner.request import RunFailedError
+from forwardlens.runner.request import RunFailedError, RunRequest
 from forwardlens.source.entries import EntryFunction, ForwardMethod, forward_methods, likely_entries
 from forwardlens.source.linemap import LineMap, line_map
 from forwardlens.source.paths import path_from_uri, path_key, uri_from_path, uri_key
@@ -55,13 +55,19 @@ class Asked:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished measurement. `verified` says whether its fixes have been tried yet."""
+    """A finished measurement.
+
+    `number` tells runs apart; `verified` says whether its fixes have been tried yet. `earlier` is what the run of the
+    same forward before it measured, without its timeline.
+    """
 
     asked: Asked
     result: Result
     folder: Path
     settings: ClientSettings
     verified: bool = False
+    number: int = 0
+    earlier: Profile | None = None
 
     @cached_property
     def measured(self) -> dict[str, SourceText]:
@@ -72,8 +78,11 @@ class Run:
 
     def replaces(self, other: Run) -> bool:
         """Whether the other run measured the same forward earlier."""
-        mine, theirs = self.result.request, other.result.request
-        return (self.folder, mine.entry, mine.target) == (other.folder, theirs.entry, theirs.target)
+        return other.measures(self.folder, self.result.request)
+
+    def measures(self, folder: Path, request: RunRequest) -> bool:
+        mine = self.result.request
+        return (self.folder, mine.entry, mine.target) == (folder, request.entry, request.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +276,12 @@ class Session:
             if saved is None or saved.text != document.source.text:
                 changed[path] = document.source.text
         return changed
+
+    def earlier_profile(self, folder: Path, request: RunRequest) -> Profile | None:
+        """What is known of a forward that is to be measured again, for a comparison: no timeline, which is large."""
+        known = (run.result.profile for run in self.runs.values() if run.measures(folder, request))
+        profile = next(known, None)
+        return None if profile is None else replace(profile, timeline=None)
 
     def put_run(self, run: Run) -> None:
         """Show a run from now on, instead of what was measured of its files or from its entry before."""

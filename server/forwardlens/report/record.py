@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from forwardlens.model import Evidence, Finding, Fix, Profile, RunError
+from forwardlens.model import Evidence, Finding, Fix, Profile, RunError, Span
 from forwardlens.source.paths import relative_name
 from forwardlens.source.text import SourceText
 
@@ -32,6 +32,11 @@ class Report:
     def name_of(self, file: str) -> str:
         """A file as reports name it: relative to the workspace if it is in there, with forward slashes."""
         return Path(relative_name(file, str(self.workspace))).as_posix()
+
+    def code_of(self, span: Span) -> str:
+        """The measured text of a span, its first line; empty where it is not known."""
+        source = self.sources.get(span.file)
+        return "" if source is None else source.slice(span).partition("\n")[0].strip()
 
 
 def plain_evidence(evidence: Evidence) -> dict[str, str | float | bool | None]:

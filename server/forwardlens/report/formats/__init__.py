@@ -12,9 +12,12 @@ from forwardlens.report.record import Report
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`render` returns the whole document, in ASCII: it must survive every terminal and pipe."""
+    """`render` returns the whole document, in ASCII where the format can escape: it must survive every terminal and
+    pipe. `suffix` ends the names of its files.
+    """
 
     title: str
+    suffix: str
     render: Callable[[Report], str]
 
 

@@ -88,6 +88,7 @@ def _op(op: OpCost) -> JsonObject:
         "name": op.name,
         "calls": op.calls,
         "self_ms": _number(op.self_ms),
+        "total_ms": _number(op.total_ms),
         "device_ms": _number(op.device_ms),
         "shapes": [list(shape) for shape in op.shapes],
         "dtypes": list(op.dtypes),
@@ -188,4 +189,4 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-FORMAT = Format(f"JSON, schema {SCHEMA}", render)
+FORMAT = Format(f"JSON, schema {SCHEMA}", ".json", render)

@@ -140,4 +140,4 @@ def _notification(error: RunError, report: Report) -> JsonObject:
     return notification
 
 
-FORMAT = Format("SARIF 2.1.0", render)
+FORMAT = Format("SARIF 2.1.0", ".sarif", render)
