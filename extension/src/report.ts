@@ -52,6 +52,7 @@ export class ReportView implements Disposable {
   /** A file of the run that is shown; undefined for the latest. */
   #uri: string | undefined;
   #run: number | undefined;
+  #request: ReportData["request"] | undefined;
   #pause: NodeJS.Timeout | undefined;
 
   constructor(server: Server, extensionRoot: Uri) {
@@ -154,7 +155,7 @@ export class ReportView implements Disposable {
       case "export":
         return this.export();
       case "profile":
-        await commands.executeCommand("forwardlens.profile");
+        await commands.executeCommand("forwardlens.profile", this.#request);
     }
   }
 
@@ -162,6 +163,7 @@ export class ReportView implements Disposable {
   readonly #send = coalesced(async () => {
     const client = this.#server.isRunning ? await this.#server.ready() : undefined;
     const report = (await client?.sendRequest<ReportData | null>("forwardlens/report", asked(this.#uri))) ?? null;
+    this.#request = report?.request;
     this.#post({ kind: "report", report });
     if (client === undefined || report === null || report.run === this.#run) {
       return;

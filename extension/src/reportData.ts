@@ -12,6 +12,8 @@ export interface Span {
 /** What is used of the answer to `forwardlens/report`. */
 export interface ReportData {
   readonly run: number;
+  /** What to profile for another run like it. */
+  readonly request: { readonly uri: string; readonly target: string | null };
   readonly entry: string;
   readonly target: string | null;
   readonly environment: { readonly python: string; readonly torch: string; readonly device: string };

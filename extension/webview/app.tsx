@@ -98,8 +98,7 @@ function Header({ report }: { report: ReportData }): JSX.Element {
       </p>
       {stale && (
         <p class="stale" role="status">
-          <span aria-hidden="true">~</span> The code was edited since this run: these are the numbers of the code that
-          ran.
+          The code was edited since this run: these are the numbers of the code that ran.
           <button type="button" onClick={() => send({ kind: "profile" })}>
             Profile again
           </button>

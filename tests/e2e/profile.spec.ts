@@ -70,5 +70,6 @@ async function profileAndFix(editor: Editor): Promise<void> {
 
   await (await editor.lensAbove(FORWARD, /finding/)).click();
   await editor.page.locator(".tab.active", { hasText: "ForwardLens report" }).waitFor();
+  await editor.webview().getByRole("heading", { name: "EntityTagger" }).waitFor();
   await editor.screenshot("report");
 }

@@ -163,7 +163,10 @@ async function memory(editor: Editor): Promise<void> {
 async function byKeysAlone(editor: Editor): Promise<void> {
   const { keyboard } = editor.page;
   await editor.runCommand("ForwardLens: Show Report");
-  await tab(editor, "Memory").waitFor();
+  await editor.page.locator(".editor-group-container.active .tab.active", { hasText: "ForwardLens report" }).waitFor();
+  await until("the page to have the focus", async () => {
+    return (await page(editor).locator("body").evaluate("() => document.hasFocus()")) || undefined;
+  });
   await until("the tab of the view to have the focus", async () => {
     await keyboard.press("Tab");
     return (await page(editor).locator('[role="tab"]:focus').count()) > 0 || undefined;
@@ -228,8 +231,11 @@ async function beforeAndAfter(editor: Editor): Promise<void> {
   await page(editor).getByText("The code was edited since this run").waitFor();
   await editor.screenshot("stale");
 
-  await profile(editor);
-  await page(editor).getByText("Before", { exact: true }).first().waitFor();
+  await page(editor).getByRole("button", { name: "Profile again" }).first().click();
+  await page(editor)
+    .getByText("Before", { exact: true })
+    .first()
+    .waitFor({ timeout: 2 * SLOW_MS });
   await page(editor).getByText("The code was edited since this run").waitFor({ state: "detached" });
   const gone = page(editor).getByRole("row", { name: /vanished/ });
   await page(editor).getByRole("table", { name: "Lines before and after" }).getByText("gone").first().waitFor();

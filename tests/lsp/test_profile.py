@@ -414,6 +414,7 @@ async def test_a_second_run_is_compared_with_the_first(editor: Editor) -> None:
     await editor.profile(uri)
     second = await ask(editor, "report")
     assert second.run > first.run
+    assert (second.request.uri, second.request.target) == (uri, None)
     assert second.comparison.verdict == "same"
     assert [(line.line_before, line.line) for line in second.comparison.lines if line.line_before != line.line] == []
     # Each with the one before it, not with the first.

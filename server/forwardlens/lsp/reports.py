@@ -32,7 +32,7 @@ def make_report(run: Run) -> Report:
 def report_data(session: Session, uri: str | None) -> ReportData | None:
     """The report of a file's run, or of the latest one; None if there is none.
 
-    `run` tells runs apart. `files` maps each file of the report to its URI; `places` gives each of its `lines` the
+    `run` tells runs apart, `request` is what to profile for another one. `files` maps each file of the report to its URI; `places` gives each of its `lines` the
     0-based line where it stands now, null if it was edited or deleted. `comparison` is with the run of the same
     forward before this one, null if this was the first.
     """
@@ -45,6 +45,7 @@ def report_data(session: Session, uri: str | None) -> ReportData | None:
     return {
         **document(report),
         "run": run.number,
+        "request": {"uri": run.asked.uri, "target": run.asked.target},
         "stale": session.is_stale(run),
         "verified": run.verified,
         "files": {report.name_of(path): session.uri_of(key, path) for path, key in paths.items()},
