@@ -165,7 +165,7 @@ async function byKeysAlone(editor: Editor): Promise<void> {
   await editor.runCommand("ForwardLens: Show Report");
   await editor.page.locator(".editor-group-container.active .tab.active", { hasText: "ForwardLens report" }).waitFor();
   await until("the page to have the focus", async () => {
-    return (await page(editor).locator("body").evaluate("() => document.hasFocus()")) || undefined;
+    return (await editor.page.evaluate("document.activeElement?.tagName")) === "IFRAME" || undefined;
   });
   await until("the tab of the view to have the focus", async () => {
     await keyboard.press("Tab");
