@@ -32,9 +32,9 @@ def make_report(run: Run) -> Report:
 def report_data(session: Session, uri: str | None) -> ReportData | None:
     """The report of a file's run, or of the latest one; None if there is none.
 
-    `run` tells runs apart, `request` is what to profile for another one. `files` maps each file of the report to its URI; `places` gives each of its `lines` the
-    0-based line where it stands now, null if it was edited or deleted. `comparison` is with the run of the same
-    forward before this one, null if this was the first.
+    `run` tells runs apart, `request` is what to profile for another one. `files` maps each file of the report to its
+    URI; `places` gives each of its `lines` the 0-based line where it stands now, null if it was edited or deleted.
+    `comparison` is with the run of the same forward before this one, null if this was the first.
     """
     run = run_of(session, uri)
     if run is None:
