@@ -178,6 +178,7 @@ async function byKeysAlone(editor: Editor): Promise<void> {
   });
   await keyboard.press("ArrowRight");
   await keyboard.press("ArrowDown");
+  await keyboard.press("Home");
   const event = page(editor).locator("#event");
   await until("the loop's line", async () => {
     await keyboard.press("ArrowRight");
