@@ -24,7 +24,10 @@ export function BeforeAfter({ comparison }: { comparison: Comparison | null }): 
 
 function Changes({ comparison }: { comparison: Comparison }): JSX.Element {
   const lines = useMemo(() => comparison.lines.filter(isNoticeable(comparison)), [comparison]);
-  const operators = useMemo(() => comparison.operators.filter(isNoticeable(comparison)), [comparison]);
+  const operators = useMemo(() => {
+    const noticeable = isNoticeable(comparison);
+    return comparison.operators.filter((change) => cameOrWent(change) || noticeable(change));
+  }, [comparison]);
   const largest = Math.max(...lines.map((change) => Math.abs(changeOf(change))), 0);
   const lineColumns = useMemo(() => columnsOfLines(largest), [largest]);
   return (
@@ -94,6 +97,11 @@ function changeOf({ before_ms, after_ms }: Change): number {
 function isNoticeable({ before_ms, after_ms }: Comparison): (change: Change) => boolean {
   const least = 0.005 * Math.max(before_ms.median, after_ms.median);
   return (change) => Math.abs(changeOf(change)) >= least;
+}
+
+/** However small: it tells what the edit did. */
+function cameOrWent({ calls, calls_before }: OperatorChange): boolean {
+  return calls === 0 || calls_before === 0;
 }
 
 function leadingTo({ file, line }: LineChange): (() => void) | undefined {
