@@ -123,9 +123,7 @@ async function profileUnsaved(editor: Editor): Promise<void> {
   await editor.runCommand("ForwardLens: Choose What to Run…");
   await editor.pickRow(/Train.*chosen/).waitFor();
   await editor.pickRow(/::test_forward/).click();
-  await editor.runCommand("ForwardLens: Profile this forward()");
-  await editor.progress().waitFor();
-  await editor.progress().waitFor({ state: "detached" });
+  await editor.page.locator(".quick-input-widget").waitFor({ state: "hidden" });
   await editor.runCommand("ForwardLens: Choose What to Run…");
   await editor.pickRow(/::test_forward.*chosen/).waitFor();
   await editor.page.keyboard.press("Escape");
