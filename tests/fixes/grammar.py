@@ -787,13 +787,15 @@ class Writer:
         scale = self.one(("math.sqrt(q.size(-1))", "2.0", "q.size(-1) ** 0.5"))
         self.emit(f"att = (q @ k.transpose(-2, -1)) / {scale}")
         if self.chance(0.6):
-            hidden = self.one(("mask[:, None, :]", "~mask[:, None, :]", "mask.unsqueeze(1)"))
+            # Each row sees one key at least: a row that hides everything is what the rule's page speaks of.
+            self.emit(f"seen = mask | (torch.arange({self.size('T')}) == 0)")
+            hidden = self.one(("~seen[:, None, :]", "~seen.unsqueeze(1)"))
             value = self.one(('float("-inf")', "-1e9", "0.0"))
             self.emit(
                 self.one(
                     (
                         f"att = att.masked_fill({hidden}, {value})",
-                        f"att = att + torch.where({hidden}, 0.0, {value})",
+                        f"att = att + torch.where({hidden[1:]}, 0.0, {value})",
                     )
                 )
             )

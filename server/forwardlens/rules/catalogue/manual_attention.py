@@ -40,8 +40,8 @@ class ManualAttention(Rule):
     ## Fix safety
     The fix is offered as safe if scale, masks and dropout have an exact counterpart: the scale is a number, hidden
     scores are filled with a very low number or -inf, and dropout only happens in training. Results differ in the last
-    digits, because sums run in another order. A row that hides everything behind -inf gives `nan` before and zeros
-    after, and a hidden score that is `nan` itself stays so. Active dropout draws other random numbers, so that fix is
+    digits, because sums run in another order. A row that hides everything has other gradients, and zeros where -inf
+    gave `nan`; a hidden score that is `nan` itself stays so. Active dropout draws other random numbers, so that fix is
     offered with this as its reason.
     """
 
