@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import clothes
+
 from forwardlens import workflow
 from forwardlens.config import Settings
 from forwardlens.model import Edit, Finding, Profile
@@ -63,7 +65,12 @@ def check(rule: Rule, example: Example, folder: Path, measure: Measure) -> list[
     problems += _told_twice(profile, source)
     if example.fixed is not None and not problems:
         problems += _wrong_result(rule, source, findings, example.fixed, measure)
+        problems += clothes.problems(source, profile, example.fixed, lambda p, s: _fixed(rule, p, s))
     return problems
+
+
+def _fixed(rule: Rule, profile: Profile, source: SourceText) -> str:
+    return apply_edits(source, safe_edits(find(rule, profile, source))).text
 
 
 def _wrong_lines(source: SourceText, findings: tuple[Finding, ...], marked: frozenset[int]) -> Iterator[str]:
