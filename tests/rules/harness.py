@@ -65,7 +65,7 @@ def check(rule: Rule, example: Example, folder: Path, measure: Measure) -> list[
     problems += _told_twice(profile, source)
     if example.fixed is not None and not problems:
         problems += _wrong_result(rule, source, findings, example.fixed, measure)
-        problems += clothes.problems(source, profile, example.fixed, lambda p, s: _fixed(rule, p, s))
+        problems += clothes.problems(source, profile, lambda p, s: _fixed(rule, p, s))
     return problems
 
 
