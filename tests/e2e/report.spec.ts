@@ -68,7 +68,6 @@ test("the report shows a run, leads to its lines and is exported", { timeout: 8 
     await byKeysAlone(editor);
     await exported(editor);
     await beforeAndAfter(editor);
-    await themes(editor);
     assert.deepEqual(refusals, []);
   });
 });
@@ -242,23 +241,4 @@ async function beforeAndAfter(editor: Editor): Promise<void> {
   await page(editor).getByRole("table", { name: "Lines before and after" }).getByText("gone").first().waitFor();
   await gone.first().waitFor();
   await editor.screenshot("before-after");
-}
-
-/** Pictures for people to look at: what must hold in a theme is that everything is there to see. */
-async function themes(editor: Editor): Promise<void> {
-  await tab(editor, "Findings").click();
-  await page(editor).locator(".rule").first().waitFor();
-  await editor.screenshot("findings");
-  for (const [theme, name] of [
-    ["Light Modern", "light"],
-    ["Dark High Contrast", "high-contrast"],
-    ["Light High Contrast", "high-contrast-light"],
-  ] as const) {
-    await editor.setTheme(theme);
-    for (const view of ["Operators", "Timeline", "Memory", "Before and after"]) {
-      await tab(editor, view).click();
-      await page(editor).locator("#panel").getByText(/\d/).first().waitFor();
-      await editor.screenshot(`${name}-${view.toLowerCase().replaceAll(" ", "-")}`);
-    }
-  }
 }
