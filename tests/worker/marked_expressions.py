@@ -81,6 +81,19 @@ def implicit_bool(x):
     return picked if flag else picked.tanh()  #: tanh picked.tanh()
 
 
+def tests_in_parts(x, known=None):
+    if known is None and (known is not None or x.isfinite().all()):  #: isfinite x.isfinite() ; all x.isfinite().all() ; is_nonzero x.isfinite().all()
+        x = x.asinh()  #: asinh x.asinh()
+    if not x.isnan().any():  #: isnan x.isnan() ; any x.isnan().any() ; is_nonzero x.isnan().any()
+        x = x.atan()  #: atan x.atan()
+    endless = x.isinf().any()  #: isinf x.isinf() ; any x.isinf().any()
+    while endless:  #: is_nonzero endless
+        break
+    if (low := x.amin()) or x.amax():  #: amin x.amin() ; is_nonzero x.amin()
+        x = x + low  #: add x + low
+    return x.any() and x  #: any x.any() ; is_nonzero x.any()
+
+
 def comprehensions(x):
     rows = [row.sigmoid() for row in x]  #: unbind x ; sigmoid row.sigmoid()
     table = {i: x[i].relu() for i in range(3)}  #: select x[i] ; relu x[i].relu()
@@ -309,6 +322,7 @@ class Zoo(nn.Module):
         indexing(x, ids)
         writes(x, mask)
         implicit_bool(x)
+        tests_in_parts(x)
         comprehensions(x)
         lambdas(x)
         multi_line(x, x)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import definition
-from forwardlens.source.tree import Function, Tree, dotted
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 _NUMBER_FUNCTIONS = frozenset({"int", "float", "len", "abs", "round", "min", "max", "sqrt", "pow"})
 _DEPTH = 6
@@ -27,7 +27,7 @@ def attribute_stores(tree: Tree, node: ast.AST, name: str) -> Iterator[ast.AST]:
     """Every place of the file that may bind the attribute `name` of the object whose method `node` stands in."""
     function = tree.function(node)
     owner = tree.owner(function) if function is not None else None
-    for below in ast.walk(tree.module):
+    for below in walk(tree.module):
         bound = isinstance(below, ast.Attribute) and below.attr == name and not isinstance(below.ctx, ast.Load)
         if not bound and not (isinstance(below, ast.Call) and _registers(below, name)):
             continue
@@ -134,9 +134,9 @@ def _named_number(tree: Tree, node: ast.Name, depth: int) -> bool:
 
 
 def _module_number(tree: Tree, function: Function, name: str, depth: int) -> bool:
-    if any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in ast.walk(function)):
+    if any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in walk(function)):
         return False
-    if any(isinstance(n, ast.arg) and n.arg == name for n in ast.walk(function)):
+    if any(isinstance(n, ast.arg) and n.arg == name for n in walk(function)):
         return False
     values = [
         s.value

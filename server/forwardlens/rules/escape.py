@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
 from forwardlens.source.dataflow import METADATA, may_alias, names_bound, names_read, root
-from forwardlens.source.tree import Function, Tree, dotted
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 # Methods whose result is a Python number, a list of them, or an array: nothing that autograd can follow.
 _TO_NUMBERS = frozenset({"tolist", "item", "numpy", "size", "dim", "numel", "nelement"})
@@ -44,7 +44,7 @@ def _root_of_call(node: ast.AST) -> str | None:
 
 def _walk(block: Sequence[ast.stmt]) -> Iterator[ast.AST]:
     for statement in block:
-        yield from ast.walk(statement)
+        yield from walk(statement)
 
 
 def _bound(block: Sequence[ast.stmt]) -> set[str]:
@@ -58,7 +58,7 @@ def _stores(call: ast.Call) -> bool:
 def _read_outside(tree: Tree, function: Function, block: Sequence[ast.stmt], numbers: set[str]) -> str | None:
     inside = {id(node) for node in _walk(block)}
     names = _bound(block) - numbers
-    for node in ast.walk(function):
+    for node in walk(function):
         if id(node) in inside or not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         if node.id in names and not _asks_metadata(tree, node):
@@ -75,7 +75,7 @@ def _number_names(function: Function) -> set[str]:
     """Names that a function binds to numbers only."""
     values: dict[str, list[ast.expr]] = {}
     stores: dict[str, int] = {}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if len(targets) == 1 and isinstance(targets[0], ast.Name):
@@ -123,7 +123,7 @@ def keeps_state(functions: Sequence[Function]) -> bool:
     for function in functions:
         if function.name == "__init__":
             continue
-        for node in ast.walk(function):
+        for node in walk(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 return True
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -137,7 +137,7 @@ def keeps_state(functions: Sequence[Function]) -> bool:
 
 def trains(module: ast.Module) -> str | None:
     """A sign that the code of a file takes part in training, as its text; None if there is none."""
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name = node.func.attr
             if name in {"backward", "zero_grad", "requires_grad_"}:
@@ -166,7 +166,7 @@ def evaluates(module: ast.Module) -> bool:
         and node.func.attr == "eval"
         and not node.args
         and not names_read(node.func) & {"pd", "df"}
-        for node in ast.walk(module)
+        for node in walk(module)
     )
 
 
@@ -202,7 +202,7 @@ def private_since(sites: Sites, statement: ast.stmt, name: str) -> ast.Assign | 
 
 def _may_share(tree: Tree, statement: ast.stmt, name: str) -> bool:
     """Whether a statement may give the memory of `name` to something else, or bind the name again."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Name) and node.id == name:
             if isinstance(node.ctx, ast.Store):
                 return True

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from forwardlens.model import ExpressionCost, OpCost, Shape
 from forwardlens.rules.contract import Context
 from forwardlens.rules.lines import is_whole_line, shared_out
-from forwardlens.source.tree import Tree, tree_of
+from forwardlens.source.tree import Function, Tree, tree_of, walk
 
 # Python operators and the operator that runs for them, with the operands in source order.
 _BINARY: dict[type[ast.operator], str] = {
@@ -61,7 +61,7 @@ class Sites:
     def inside(self, node: ast.AST) -> Iterator[tuple[ast.AST, ExpressionCost]]:
         """The costs of `node` and of the nodes inside it, each once."""
         seen: set[int] = set()
-        for below in ast.walk(node):
+        for below in walk(node):
             cost = self._by_node.get(below)
             if cost is not None and id(cost) not in seen:
                 seen.add(id(cost))
@@ -132,6 +132,30 @@ def index_items(node: ast.Subscript) -> list[ast.expr]:
 def sites_of(context: Context) -> Sites | None:
     tree = tree_of(context.source)
     return None if tree is None else Sites(context, tree)
+
+
+def outermost_function(sites: Sites) -> Function | None:
+    """The function that the whole forward ran in, if it is one of this file: its expressions cost the most in total.
+
+    The wrappers that decorators put around a forward are passed over: nothing about a model is written in them.
+    """
+    totals: dict[tuple[str, str], float] = {}
+    for cost in sites.context.profile.lines:
+        key = (cost.span.file, cost.function)
+        totals[key] = totals.get(key, 0.0) + cost.total_ms
+    for file, name in sorted(totals, key=lambda key: -totals[key]):
+        source = sites.context.sources.get(file)
+        tree = tree_of(source) if source is not None else None
+        found = next((f for f in tree.functions() if tree.qualname(f) == name), None) if tree is not None else None
+        if tree is None or found is None or not _is_wrapper(tree, found):
+            return found if file == sites.source.path else None
+    return None
+
+
+def _is_wrapper(tree: Tree, function: Function) -> bool:
+    """A function made by another one that takes whatever it is given."""
+    any_arguments = function.args.vararg is not None and function.args.kwarg is not None
+    return any_arguments and tree.function(function) is not None
 
 
 def percent(share: float) -> str:

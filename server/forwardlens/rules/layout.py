@@ -26,7 +26,7 @@ from forwardlens.rules.operations import (
     is_torch_function,
 )
 from forwardlens.source.dataflow import METADATA, aliases, changes, is_inplace, overlap
-from forwardlens.source.tree import Function, dotted
+from forwardlens.source.tree import Function, dotted, walk
 
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
 # reduced. What was reduced may leave the function: its layout is nobody's concern.
@@ -267,7 +267,7 @@ def reads_of(sites: Sites, statement: ast.stmt, name: str) -> Iterator[ast.Name]
 
 def _reads(statements: list[ast.stmt], name: str) -> Iterator[ast.Name]:
     for statement in statements:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and node.id == name:
                 augmented = isinstance(statement, ast.AugAssign) and statement.target is node
                 if isinstance(node.ctx, ast.Load) or augmented:
@@ -278,7 +278,7 @@ def _calls_of(sites: Sites, function: Function) -> Iterator[ast.Call]:
     """The calls of a helper in its file. Raises if it is used in any other way."""
     tree = sites.tree
     method = tree.owner(function) is not None
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if isinstance(node, ast.Attribute) and node.attr == function.name:
             if not method or dotted(node.value) != "self":
                 if _may_be_ours(node, method):
@@ -314,7 +314,7 @@ def require_no_writes(readers: LayoutReaders, copied: ast.expr) -> None:
 def _places_in(readers: LayoutReaders, function: Function, copied: ast.expr) -> Iterator[str]:
     """The names that hold the value, or what it was copied from, in one function."""
     yield from (name for owner, name in readers.names if owner is function)
-    if any(copied is below for below in ast.walk(function)):
-        for node in ast.walk(copied):
+    if any(copied is below for below in walk(function)):
+        for node in walk(copied):
             if isinstance(node, ast.Name) and node.id not in {"self", "torch", "F"}:
                 yield node.id

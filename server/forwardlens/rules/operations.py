@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 
 from forwardlens.source.dataflow import METADATA
-from forwardlens.source.tree import dotted, module_aliases
+from forwardlens.source.tree import dotted, module_aliases, walk
 
 # Each element of the result depends on the elements at its position alone; arguments broadcast against each other.
 ELEMENTWISE = frozenset(
@@ -62,16 +62,33 @@ def is_torch_function(module: ast.Module, func: ast.expr) -> bool:
     return owner in torch_namespaces(module)
 
 
+@lru_cache(maxsize=64)
+def _imports(module: ast.Module) -> ast.Module:
+    """The imports of a file that have run once it is loaded: none inside functions, none for type checkers only."""
+    found: list[ast.stmt] = []
+    blocks = [module.body]
+    while blocks:
+        for statement in blocks.pop():
+            if isinstance(statement, (ast.Import, ast.ImportFrom)):
+                found.append(statement)
+            elif isinstance(statement, ast.If):
+                checking = (dotted(statement.test) or "").split(".")[-1] == "TYPE_CHECKING"
+                blocks += [statement.orelse, [] if checking else statement.body]
+            elif isinstance(statement, (ast.Try, ast.With)):
+                blocks.append(statement.body)
+    return ast.Module(found, [])
+
+
 def torch_name(module: ast.Module) -> str | None:
-    """The name under which a file knows `torch`."""
-    names = module_aliases(module, "torch")
+    """The name under which a file's functions can use `torch`."""
+    names = module_aliases(_imports(module), "torch")
     return "torch" if "torch" in names else min(names, default=None)
 
 
 def is_repeatable(node: ast.expr) -> bool:
     """Whether evaluating `node` once more, or once less, changes nothing but the time it takes."""
     known = ELEMENTWISE | VIEWS | REDUCTIONS | MATRIX_PRODUCTS | NORMALISING | METADATA | {"reshape", "flatten", "view"}
-    for below in ast.walk(node):
+    for below in walk(node):
         if isinstance(below, ast.Call):
             if not isinstance(below.func, ast.Attribute) or below.func.attr not in known:
                 return False
@@ -84,8 +101,9 @@ def is_repeatable(node: ast.expr) -> bool:
 
 def functional_name(module: ast.Module) -> str | None:
     """How a file can write `torch.nn.functional`, shortest first."""
-    named = module_aliases(module, "torch.nn.functional") - {"torch.nn.functional"}
-    nn = module_aliases(module, "torch.nn") - {"torch.nn"}
+    imports = _imports(module)
+    named = module_aliases(imports, "torch.nn.functional") - {"torch.nn.functional"}
+    nn = module_aliases(imports, "torch.nn") - {"torch.nn"}
     torch = torch_name(module)
     others = [f"{name}.functional" for name in nn] + ([f"{torch}.nn.functional"] if torch is not None else [])
     return min([*named, *others], key=lambda name: (len(name), name), default=None)

@@ -8,7 +8,7 @@ from forwardlens.model import Edit, ExpressionCost, Related, Span
 from forwardlens.rules.evidence import Sites
 from forwardlens.source.dataflow import names_bound
 from forwardlens.source.rewrite import FORM_FEED
-from forwardlens.source.tree import Function, Looping, Tree, dotted
+from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
 
 # Fewer rounds than this are cheap to leave alone.
 LEAST_ROUNDS = 4
@@ -55,14 +55,14 @@ def reads_of(node: ast.AST, place: str) -> list[ast.AST]:
     """The loads of a name or dotted place in `node`."""
     return [
         n
-        for n in ast.walk(node)
+        for n in walk(node)
         if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and dotted(n) == place
     ]
 
 
 def nested_functions(function: Function) -> list[ast.AST]:
     """The functions and lambdas inside `function`, which may run whenever they are called."""
-    return [n for n in ast.walk(function) if isinstance(n, (Function, ast.Lambda)) and n is not function]
+    return [n for n in walk(function) if isinstance(n, (Function, ast.Lambda)) and n is not function]
 
 
 def bound_in(loop: Looping) -> set[str]:
@@ -78,7 +78,7 @@ def bound_in(loop: Looping) -> set[str]:
 def depends_in_round(loop: Looping, node: ast.AST, places: set[str]) -> bool:
     """Whether `node` reads one of `places`, directly or through names that the loop's body binds."""
     sources: dict[str, list[ast.AST]] = {}
-    for part in (n for b in body(loop) for n in ast.walk(b)):
+    for part in (n for b in body(loop) for n in walk(b)):
         if isinstance(part, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
             targets = part.targets if isinstance(part, ast.Assign) else [part.target]
             for name in {name for t in targets for name in names_bound(t)} - places:
@@ -89,7 +89,7 @@ def depends_in_round(loop: Looping, node: ast.AST, places: set[str]) -> bool:
     todo, seen = [node], set[str]()
     while todo:
         current = todo.pop()
-        for read in ast.walk(current):
+        for read in walk(current):
             place = dotted(read) if isinstance(read, (ast.Name, ast.Attribute)) else None
             if place is None:
                 continue

@@ -109,18 +109,15 @@ def sorting(sites: Sites, loop: Looping) -> list[ast.Compare]:
     ]
 
 
-def claimed(context: Context, sites: Sites, rules: Iterable[Rule], *, fixed: bool = False) -> set[ast.AST]:
-    """The loops around what more specific rules find: one cause is one finding.
-
-    With `fixed` only those that go away with a fix count.
-    """
-    found: set[ast.AST] = set()
+def claimed(context: Context, sites: Sites, rules: Iterable[Rule]) -> dict[ast.AST, bool]:
+    """The loops around what more specific rules find: one cause is one finding. And whether a fix removes the loop."""
+    found: dict[ast.AST, bool] = {}
     for rule in rules:
         for match in rule.find(context):
-            for node in sites.tree.at(match.span)[: 1 if match.fixes or not fixed else 0]:
+            for node in sites.tree.at(match.span)[:1]:
                 around = loop_around(sites, node)
                 if around is not None:
-                    found.add(around[0])
+                    found[around[0]] = found.get(around[0], False) or bool(match.fixes)
     return found
 
 
@@ -177,7 +174,7 @@ def pairs(sites: Sites, loop: Looping) -> bool:
 
 def _variables(loop: Looping) -> set[str]:
     if isinstance(loop, (ast.For, ast.AsyncFor)):
-        return names_bound(loop.target)
+        return set(names_bound(loop.target))
     return set() if isinstance(loop, ast.While) else {name for g in loop.generators for name in names_bound(g.target)}
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from forwardlens.source.tree import Function, Tree, dotted
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 # Containers' methods that change them.
 _CONTAINER_CHANGES = frozenset(
@@ -22,21 +22,23 @@ METADATA = frozenset(
 )
 
 
-def names_read(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+@lru_cache(maxsize=8192)
+def names_read(node: ast.AST) -> frozenset[str]:
+    return frozenset(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
-def names_bound(node: ast.AST) -> set[str]:
+@lru_cache(maxsize=8192)
+def names_bound(node: ast.AST) -> frozenset[str]:
     """Names that `node` may bind in the function it stands in, comprehension variables included."""
     found: set[str] = set()
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del)):
             found.add(n.id)
         elif isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)) and n.name:
             found.add(n.name)
         elif isinstance(n, ast.alias):
             found.add((n.asname or n.name).split(".")[0])
-    return found
+    return frozenset(found)
 
 
 def root(node: ast.AST) -> str | None:
@@ -60,7 +62,7 @@ def is_inplace(name: str) -> bool:
 
 def changes(node: ast.AST) -> Iterator[tuple[ast.AST, str | None]]:
     """Every (node, place) where `node` changes an object in place; place None if it is unclear which."""
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.AugAssign):
             yield n, root(n.target)
         elif isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del)):
@@ -147,22 +149,35 @@ def _is_namespace(node: ast.expr) -> bool:
 @lru_cache(maxsize=1024)
 def aliases(function: ast.AST, place: str) -> frozenset[str]:
     """All places in `function` that may share memory with `place`, itself included. Ignores the order of statements."""
-    links = [
-        ({p for t in targets for p in may_alias(t)}, may_alias(value))
-        for node in ast.walk(function)
-        for targets, value in _bindings_of(node)
-    ]
-    known = frozenset({place})
+    known: frozenset[str] = frozenset({place})
     while True:
+        around = {part for k in known for part in _parts(k)}
         grown = known
-        for targets, values in links:
-            if any(overlap(p, k) for p in targets | values for k in known):
-                grown |= {p for p in targets | values if p in targets or any(overlap(p, k) for k in known)}
-                if any(overlap(p, k) for p in targets for k in known):
-                    grown |= values
+        for targets, values in _links(function):
+            touched = {p for p in targets | values if p in around or not known.isdisjoint(_parts(p))}
+            if touched:
+                grown |= targets | touched
+            if not targets.isdisjoint(touched):
+                grown |= values
         if grown == known:
             return known
         known = grown
+
+
+def _parts(place: str) -> list[str]:
+    """`a`, `a.b` and `a.b.c` for `a.b.c`: the places that it is a part of, itself included."""
+    names = place.split(".")
+    return [".".join(names[: n + 1]) for n in range(len(names))]
+
+
+@lru_cache(maxsize=128)
+def _links(function: ast.AST) -> list[tuple[set[str], set[str]]]:
+    """What each binding in `function` ties together: places that get a value, and the places it may share."""
+    return [
+        ({p for t in targets for p in may_alias(t)}, may_alias(value))
+        for node in walk(function)
+        for targets, value in _bindings_of(node)
+    ]
 
 
 def _bindings_of(node: ast.AST) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
@@ -194,8 +209,16 @@ def bindings(function: Function, name: str) -> list[ast.AST]:
     arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     found: list[ast.AST] = [a for a in every if a is not None and a.arg == name]
-    stores = (n for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
-    return [*found, *(n for n in stores if n.id == name)]
+    return [*found, *_stores(function).get(name, ())]
+
+
+@lru_cache(maxsize=512)
+def _stores(function: Function) -> dict[str, list[ast.Name]]:
+    found: dict[str, list[ast.Name]] = {}
+    for node in walk(function):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node)
+    return found
 
 
 def definition(tree: Tree, function: Function, name: str) -> ast.Assign | None:
@@ -230,7 +253,7 @@ def _read_in_nested_functions(tree: Tree, statement: ast.stmt, name: str) -> boo
     function = tree.function(statement)
     if function is None:
         return True
-    nested = [n for n in ast.walk(function) if isinstance(n, Function | ast.Lambda) and n is not function]
+    nested = [n for n in walk(function) if isinstance(n, Function | ast.Lambda) and n is not function]
     return any(name in names_read(n) for n in nested)
 
 
@@ -277,21 +300,21 @@ def _reads_first(statement: ast.stmt, name: str) -> bool:
 def _names_read_outside_comprehension_binding(statement: ast.stmt, name: str) -> set[str]:
     """As `names_read`, without the variables that a comprehension binds for itself."""
     hidden: set[ast.AST] = set()
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if not isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
             continue
         if any(name in names_bound(g.target) for g in node.generators):
-            first = {id(n) for n in ast.walk(node.generators[0].iter)}
-            hidden |= {n for n in ast.walk(node) if id(n) not in first}
+            first = {id(n) for n in walk(node.generators[0].iter)}
+            hidden |= {n for n in walk(node) if id(n) not in first}
     return {
-        n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in hidden
+        n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in hidden
     }
 
 
 def _surely_binds(statement: ast.stmt, name: str) -> bool:
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in ast.walk(t) if _is_target_name(n))
+        return any(isinstance(n, ast.Name) and n.id == name for t in targets for n in walk(t) if _is_target_name(n))
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and all(
             _first_touch(branch, name) == "bind" for branch in (statement.body, statement.orelse)
@@ -307,7 +330,7 @@ def _is_target_name(node: ast.AST) -> bool:
 
 def fresh_name(function: ast.AST, wanted: str) -> str:
     """`wanted`, or the first of `wanted_2`, `wanted_3` … that `function` does not use for anything."""
-    used = names_read(function) | names_bound(function) | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+    used = names_read(function) | names_bound(function) | {n.arg for n in walk(function) if isinstance(n, ast.arg)}
     name, number = wanted, 2
     while name in used:
         name, number = f"{wanted}_{number}", number + 1

@@ -39,6 +39,10 @@ _SILENT = frozenset(
     POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE END_FOR POP_ITER END_SEND TO_BOOL_BOOL NOT_TAKEN
     """.split()
 )
+# The compiler gives the truth test of `a or f(b)` the position of whatever it looked at before; what is tested is what
+# the instruction before it made, these aside.
+_TESTS = ("POP_JUMP", "JUMP_IF_", "TO_BOOL")
+_BETWEEN = frozenset({"EXTENDED_ARG", "COPY", "DUP_TOP", "STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_GLOBAL"})
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HAS_COLUMNS = hasattr(CodeType, "co_positions")
 # In place of an instruction's number: this mark is no run of its place.
@@ -76,17 +80,26 @@ class Locations:
         if not _HAS_COLUMNS:
             return self._build_lines(code, function)
         positions = list(code.co_positions())
-        table, place = {}, OUTSIDE
+        table, place, counted, made, makes = {}, OUTSIDE, 0, None, ""
         starts = {i.offset: i.opname for i in dis.get_instructions(code)}
-        for offset, (line, end_line, column, end_column) in enumerate(positions):
+        for offset, position in enumerate(positions):
             name = starts.get(2 * offset)
             if name is not None:
+                tests = made is not None and name.startswith(_TESTS)
+                # What has just run is no run again for being tested.
+                counted = UNCOUNTED if tests and makes not in _SILENT else 0
+                if tests:
+                    position = made
+                elif name not in _BETWEEN:
+                    made = position
+                makes = makes if name in _BETWEEN else name
+                line, end_line, column, end_column = position
                 silent = name in _SILENT or line is None
                 iterates = name == "GET_ITER"
                 place = OUTSIDE if silent else self._place(function, line, column, end_line, end_column, iterates)
             # The inline caches after a call keep its place: a frame that waits for a call stands on the last of them.
             if place != OUTSIDE:
-                table[2 * offset] = place, 0
+                table[2 * offset] = place, counted
         return table
 
     def _build_lines(self, code: CodeType, function: int) -> dict[int, tuple[int, int]]:

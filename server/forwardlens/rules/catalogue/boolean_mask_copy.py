@@ -14,7 +14,7 @@ from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, ti
 from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
 from forwardlens.source.dataflow import definition, names_read
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, replace_statements, stands_alone
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, walk
 
 # A mask of rows copies only the rows that it picks; `where` copies all of them and pays if they are not many more.
 LEAST_ROWS = 0.25
@@ -294,7 +294,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             match: Match | None = None
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
                 match = _assigned(sites, node, node.targets[0], node.value)
@@ -378,7 +378,7 @@ def _assigned(sites: Sites, node: ast.Assign | ast.AugAssign, target: ast.Subscr
 
 
 def _all(node: ast.AST) -> list[ast.AST]:
-    return list(ast.walk(node))
+    return list(walk(node))
 
 
 def _whole_value(
@@ -402,7 +402,7 @@ def _whole_value(
 
 def _reads_mask(sites: Sites, value: ast.expr, target: ast.Subscript) -> bool:
     mask = sites.tree.text(target.slice)
-    return any(isinstance(n, ast.Subscript) and sites.tree.text(n.slice) == mask for n in ast.walk(value))
+    return any(isinstance(n, ast.Subscript) and sites.tree.text(n.slice) == mask for n in walk(value))
 
 
 def _unpicked(sites: Sites, value: ast.expr, target: ast.Subscript, picked: _Picked) -> str | None:
@@ -480,7 +480,7 @@ def _cloned(sites: Sites, node: ast.stmt, made: ast.Assign, name: str) -> ast.ex
         return None
     if not isinstance(value.func, ast.Attribute) or value.func.attr != "clone" or dotted(value.func.value) is None:
         return None
-    reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    reads = [n for n in walk(node) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     return value.func.value if len(reads) == 1 and isinstance(node, ast.Assign) else None
 
 
@@ -542,7 +542,7 @@ def _bound_above(sites: Sites, call: ast.Call, name: ast.Name) -> ast.Assign | N
     if function is None or statement is None or not stands_alone(sites.tree, statement):
         return None
     block = sites.tree.block(here)
-    reads = sum(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in ast.walk(function))
+    reads = sum(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(function))
     above = statement in block and block.index(statement) == block.index(here) - 1
     plain = isinstance(here, (ast.Assign, ast.Return)) and "#" not in sites.source.line(statement.lineno)
     return statement if above and plain and reads == 1 else None
@@ -653,6 +653,6 @@ def _unchanged(sites: Sites, statement: ast.Assign, read: ast.Name) -> bool:
         return False
     made_of = names_read(statement.value)
     between = block[block.index(statement) + 1 : block.index(here)]
-    stored = {n.id for s in between for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    changed = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for s in between for n in ast.walk(s))
+    stored = {n.id for s in between for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    changed = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) for s in between for n in walk(s))
     return not (made_of & stored) and not changed

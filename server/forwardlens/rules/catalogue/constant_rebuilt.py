@@ -16,7 +16,7 @@ from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_
 from forwardlens.rules.operations import is_torch_function, torch_name
 from forwardlens.source.dataflow import changes, names_bound, overlap
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, splice
-from forwardlens.source.tree import Function, Tree, dotted, module_aliases
+from forwardlens.source.tree import Function, Tree, dotted, module_aliases, walk
 
 _LITERALS = frozenset({"tensor", "as_tensor"})
 # Made of sizes and numbers alone: the same call gives the same tensor.
@@ -334,7 +334,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 match = _constant(sites, node) or _arrays(sites, node)
                 if match is not None:
@@ -497,7 +497,7 @@ def _is_frozen(tree: Tree, node: ast.expr, name: str) -> bool:
 
 def _handed_on(tree: Tree, name: str) -> bool:
     """Whether the object may get another name under which it changes."""
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
             parent = tree.parent(node)
             if isinstance(parent, (ast.Return, ast.Assign, ast.Yield)) and getattr(parent, "value", None) is node:
@@ -516,7 +516,7 @@ def _holds_numbers(tree: Tree, value: ast.expr) -> bool:
     if isinstance(value, (ast.List, ast.Tuple)):
         return all(_holds_numbers(tree, element) for element in value.elts)
     if isinstance(value, ast.ListComp):
-        return not any(isinstance(n, ast.Call) and (dotted(n.func) or "").startswith("torch") for n in ast.walk(value))
+        return not any(isinstance(n, ast.Call) and (dotted(n.func) or "").startswith("torch") for n in walk(value))
     if isinstance(value, ast.Call):
         return dotted(value.func) in {"list", "tuple", "range", "sorted", "int", "float", "len", "max", "min", "round"}
     if isinstance(value, ast.BinOp):
@@ -529,7 +529,7 @@ def _holds_numbers(tree: Tree, value: ast.expr) -> bool:
 def _local_numbers(tree: Tree, init: Function, name: str) -> bool:
     values = [
         n.value
-        for n in ast.walk(init)
+        for n in walk(init)
         if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in n.targets)
     ]
     return bool(values) and all(not isinstance(v, ast.Name) and _holds_numbers(tree, v) for v in values)
@@ -540,11 +540,11 @@ def _is_module_constant(tree: Tree, node: ast.expr, name: str) -> bool:
     if (
         function is None
         or name in names_bound(function)
-        or name in {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+        or name in {a.arg for a in walk(function) if isinstance(a, ast.arg)}
     ):
         return False
     stores = [
-        n for n in ast.walk(tree.module) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
+        n for n in walk(tree.module) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
     ]
     if len(stores) != 1:
         return False
@@ -555,7 +555,7 @@ def _is_module_constant(tree: Tree, node: ast.expr, name: str) -> bool:
 
 
 def _source_of(sites: Sites, node: ast.expr) -> ast.expr | None:
-    for below in ast.walk(node):
+    for below in walk(node):
         if isinstance(below, ast.Attribute) and dotted(below) == f"self.{below.attr}":
             value = attribute_value(sites.tree, node, below.attr)
             if value is not None:
@@ -613,14 +613,14 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
     """The name that the tensor gets in `forward`, or that of what makes it, as long as nothing else has it."""
     statement = sites.tree.statement(node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    made = next(_leaf(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+    made = next(_leaf(n) for n in walk(node) if isinstance(n, ast.Call))
     wanted = target.id if isinstance(target, ast.Name) else made
     if wanted in _TAKEN:
         wanted = "constant"
     module = sites.tree.module
-    used = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and dotted(n.value) == "self"}
-    used |= {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef)}
-    used |= {n.value for n in ast.walk(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    used = {n.attr for n in walk(module) if isinstance(n, ast.Attribute) and dotted(n.value) == "self"}
+    used |= {n.name for n in walk(module) if isinstance(n, ast.FunctionDef)}
+    used |= {n.value for n in walk(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     name, number = wanted, 2
     while name in used:
         name, number = f"{wanted}_{number}", number + 1

@@ -10,7 +10,7 @@ from forwardlens.model import ExpressionCost, Related
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.tree import dotted
+from forwardlens.source.tree import dotted, walk
 
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d")
 _LAYERS = frozenset({"Conv1d", "Conv2d", "Conv3d"})
@@ -132,7 +132,7 @@ def build():
         if sites is None:
             return
         ran = [cost for cost in context.costs if _channels(cost) and cost.op_calls("aten::batch_norm")]
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, ast.Call) and _leaf(node) == "Sequential" and ran:
                 for layer, after in zip(node.args, node.args[1:], strict=False):
                     if _is_conv(layer) and isinstance(after, ast.Call) and _leaf(after).startswith("BatchNorm"):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from forwardlens.model import Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, outermost_function, percent, sites_of
 from forwardlens.rules.operations import torch_name
 from forwardlens.source.rewrite import checked, insert_decorator
 from forwardlens.source.tree import Function
@@ -125,7 +125,7 @@ def build():
         if sites is None or not waiting:
             return
         operators = sum(op.calls for cost in profile.lines for op in cost.ops if op.outermost)
-        function = _outermost(sites)
+        function = outermost_function(sites)
         if operators < (LEAST_OPERATORS if busy is None else LEAST_OPERATORS_ON_DEVICE) or function is None:
             return
         looped = sum(
@@ -136,7 +136,7 @@ def build():
         )
         if looped > LOOP_SHARE * operators:
             return
-        counts = {cost.span: sum(op.calls for op in cost.ops if op.outermost) for cost in context.costs}
+        counts = {cost.span: sum(op.calls for op in cost.ops if op.outermost) for cost in profile.lines if cost.ops}
         places = sorted(counts, key=lambda span: -counts[span])[:MOST_LINES]
         median = profile.forward.wall_ms.median
         told = (
@@ -145,7 +145,7 @@ def build():
         fix = _compiled(sites, function) if busy is not None else None
         yield Match(
             context.source.line_span(function.lineno),
-            f"The forward runs {operators:,} operators, {1e3 * median / operators:.2g} us each, {told}: most of it is "
+            f"The forward runs {operators:,} operators, {1e3 * median / operators:.3g} us each, {told}: most of it is "
             "the way to them, which fewer and larger operators, `torch.compile` or a CUDA graph would save",
             1.0,
             {"operators": operators, "lines": len(counts)},
@@ -167,17 +167,3 @@ def _compiled(sites: Sites, function: Function) -> Fix | None:
     edits = checked(sites.source, [insert_decorator(sites.tree, function, decorator)])
     reason = "each new shape compiles for seconds, and the next call overwrites an output that is not cloned"
     return Fix("Compile it into CUDA graphs", "unsafe", edits, reason, slow_to_try=True) if edits else None
-
-
-def _outermost(sites: Sites) -> Function | None:
-    """The function of this file that the whole forward ran in."""
-    totals: dict[tuple[str, str], float] = {}
-    for cost in sites.context.profile.lines:
-        key = (cost.span.file, cost.function)
-        totals[key] = totals.get(key, 0.0) + cost.total_ms
-    if not totals:
-        return None
-    file, name = max(totals, key=lambda key: totals[key])
-    if file != sites.source.path:
-        return None
-    return next((f for f in sites.tree.functions() if sites.tree.qualname(f) == name), None)

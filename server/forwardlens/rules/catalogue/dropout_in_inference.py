@@ -9,7 +9,7 @@ from typing import ClassVar
 from forwardlens.model import ExpressionCost
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.tree import dotted
+from forwardlens.source.tree import dotted, walk
 
 _RANDOM = ("aten::native_dropout", "aten::bernoulli_", "aten::feature_dropout", "aten::alpha_dropout")
 _GUARDS = frozenset({"no_grad", "inference_mode"})
@@ -119,7 +119,7 @@ def _drops(cost: ExpressionCost) -> bool:
 
 
 def _is_deliberate(module: ast.Module) -> bool:
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.keyword) and node.arg == "training":
             if isinstance(node.value, ast.Constant) and node.value.value is True:
                 return True

@@ -9,7 +9,7 @@ from typing import ClassVar
 from forwardlens.rules.constants import constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.tree import Function, dotted
+from forwardlens.source.tree import Function, dotted, walk
 
 
 class DynamicShapes(Rule):
@@ -104,12 +104,12 @@ def build():
         if sites is None:
             return
         ran = {cost.function for cost in context.costs}
-        for node in ast.walk(sites.tree.module):
-            function = sites.tree.function(node)
-            if function is None or function.name == "__init__" or sites.tree.qualname(function) not in ran:
-                continue
+        for node in walk(sites.tree.module):
             name = _counted(node)
-            if name is not None and isinstance(node, ast.stmt) and _starts_as_number(sites, node, name):
+            function = sites.tree.function(node) if name is not None else None
+            if name is None or function is None or function.name == "__init__" or not isinstance(node, ast.stmt):
+                continue
+            if sites.tree.qualname(function) in ran and _starts_as_number(sites, node, name):
                 match = _match(sites, node, function, name)
                 if match is not None:
                     yield match
@@ -137,20 +137,20 @@ def _starts_as_number(sites: Sites, node: ast.AST, name: str) -> bool:
         and [dotted(t) for t in s.targets] == [f"self.{name}"]
         and isinstance(s.value, ast.Constant)
         and type(s.value.value) in (int, float)
-        for s in ast.walk(init)
+        for s in walk(init)
     )
 
 
 def _match(sites: Sites, node: ast.stmt, function: Function, name: str) -> Match | None:
     """The finding, if the number takes part in an expression of the function that ran operators."""
     readers: set[ast.AST] = set()
-    for read in ast.walk(function):
+    for read in walk(function):
         if not isinstance(read, ast.Attribute) or dotted(read) != f"self.{name}" or not isinstance(read.ctx, ast.Load):
             continue
-        if any(read is below for below in ast.walk(node)):
+        if any(read is below for below in walk(node)):
             continue
         reader = next((a for a in sites.tree.ancestors(read) if (c := sites.cost(a)) is not None and c.ops), None)
-        if reader is not None and any(reader is below for below in ast.walk(sites.tree.statement(read))):
+        if reader is not None and any(reader is below for below in walk(sites.tree.statement(read))):
             readers.add(reader)
     if not readers:
         return None

@@ -392,7 +392,7 @@ def build():
         if sites is None:
             return
         loops = by_loop(sites, (n for n, c in sites.items() if works(c) and rounds_of(sites, n) >= LEAST_ROUNDS))
-        taken = claimed(context, sites, _MORE_SPECIFIC) if loops else set[ast.AST]()
+        taken = claimed(context, sites, _MORE_SPECIFIC) if loops else {}
         done: list[ast.AST] = []
         # Innermost first: a loop around one that is reported gets its turn once that one is gone.
         for loop in sorted(loops, key=lambda n: -sum(1 for _ in sites.tree.loops(n))):
@@ -409,7 +409,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     costs = costs_in(sites, loop)
     work = {node: cost for node, cost in costs.items() if node in nodes}
     classes, together = sorting(sites, loop), pairs(sites, loop)
-    if isinstance(loop, ast.AsyncFor) or (isinstance(loop, ast.While) and loop_of(sites, loop) is None):
+    if not work or isinstance(loop, ast.AsyncFor) or (isinstance(loop, ast.While) and loop_of(sites, loop) is None):
         return None
     if not all(is_small(c) for c in work.values()):
         return None

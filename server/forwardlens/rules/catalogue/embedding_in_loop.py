@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix, Related
@@ -13,7 +14,7 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import relation
 from forwardlens.rules.vectorise import hoisted, vectorised
-from forwardlens.source.tree import Looping, dotted
+from forwardlens.source.tree import Looping, dotted, walk
 
 # Fewer rounds than this are cheap to leave alone.
 LEAST_ROUNDS = 4
@@ -372,7 +373,7 @@ def _head(sites: Sites, loop: Looping):
 
 def _fix(sites: Sites, node: ast.Call, loop: Looping) -> tuple[Fix | None, str]:
     """The best fix there is, or what stands in its way."""
-    keyword = _order_dependent(sites)
+    keyword = _order_dependent(sites.tree.module)
     if keyword is not None:
         return None, f"`{keyword}` makes a look-up depend on how many indices it gets"
     try:
@@ -391,12 +392,13 @@ def _safe(title: str, edits: tuple[Edit, ...]) -> Fix:
     return Fix(title, "safe", edits)
 
 
-def _order_dependent(sites: Sites) -> str | None:
+@lru_cache(maxsize=64)
+def _order_dependent(module: ast.Module) -> str | None:
     """An option of an embedding in this file that ties a look-up's meaning to its size.
 
     Which module was built with it is not followed: one anywhere in the file is reason enough to leave the loop.
     """
-    for node in ast.walk(sites.tree.module):
+    for node in walk(module):
         if not isinstance(node, ast.keyword) or node.arg not in {"max_norm", "scale_grad_by_freq"}:
             continue
         if not isinstance(node.value, ast.Constant) or node.value.value:

@@ -12,7 +12,7 @@ from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import body, head, in_rounds, place
 from forwardlens.rules.rounds import outermost, share_of, sorting
 from forwardlens.source.dataflow import names_bound, names_read
-from forwardlens.source.tree import Looping
+from forwardlens.source.tree import Looping, walk
 
 _FINDING = frozenset({"aten::eq", "aten::nonzero", "aten::nonzero_numpy", "aten::where", "aten::any", "aten::argwhere"})
 
@@ -194,14 +194,14 @@ def build():
 
 def _variables(loop: Looping) -> set[str]:
     if isinstance(loop, (ast.For, ast.AsyncFor)):
-        return names_bound(loop.target)
+        return set(names_bound(loop.target))
     return set() if isinstance(loop, ast.While) else {name for g in loop.generators for name in names_bound(g.target)}
 
 
 def _has_expert(sites: Sites, loop: Looping) -> bool:
     """Whether the rounds differ in the layer that they run, or in the weight of a product."""
     variables = _variables(loop)
-    for node in (n for part in body(loop) for n in ast.walk(part)):
+    for node in (n for part in body(loop) for n in walk(part)):
         if isinstance(node, ast.Call) and _varies(node.func, variables):
             return True
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _varies(node.right, variables):

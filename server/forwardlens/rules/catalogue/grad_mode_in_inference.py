@@ -9,11 +9,11 @@ from typing import ClassVar
 from forwardlens.model import Fix, Profile
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.escape import evaluates, keeps_state, tensors_escape, trains
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, outermost_function, percent, sites_of
 from forwardlens.rules.operations import torch_name
 from forwardlens.source.dataflow import names_read
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
-from forwardlens.source.tree import Function, Tree, dotted, tree_of
+from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
 
 # What autograd costs is a little per operator: with fewer than this there is nothing to gain.
 LEAST_OPERATORS = 8
@@ -220,7 +220,7 @@ def build():
 
 def _unguarded(sites: Sites) -> Iterator[Match]:
     grad = sites.context.profile.grad
-    function = _outermost(sites)
+    function = outermost_function(sites)
     if function is None or not grad.grad_enabled or _mentions_guard(function) or _operators(sites) < LEAST_OPERATORS:
         return
     escape = tensors_escape(sites.tree, function, function.body)
@@ -237,27 +237,14 @@ def _unguarded(sites: Sites) -> Iterator[Match]:
         fixes = (Fix("Run it under inference_mode", "unsafe" if reason else "safe", edit, reason),)
     yield Match(
         sites.source.line_span(function.lineno),
-        f"`{_title(sites.tree, function)}` records a graph for autograd that is thrown away: {text}",
+        f"`{_title(sites.tree, function)}` records a graph of {_operators(sites):,} operators for autograd, and nobody "
+        f"uses it: {text}",
         0.0,
         {"operators": _operators(sites), "training": grad.training},
         (),
         fixes,
         "warning",
     )
-
-
-def _outermost(sites: Sites) -> Function | None:
-    """The function of this file that the whole forward ran in: the one whose expressions cost the most in total."""
-    totals: dict[tuple[str, str], float] = {}
-    for cost in sites.context.profile.lines:
-        key = (cost.span.file, cost.function)
-        totals[key] = totals.get(key, 0.0) + cost.total_ms
-    if not totals:
-        return None
-    file, name = max(totals, key=lambda key: totals[key])
-    if file != sites.source.path:
-        return None
-    return next((f for f in sites.tree.functions() if sites.tree.qualname(f) == name), None)
 
 
 def _operators(sites: Sites) -> int:
@@ -267,7 +254,7 @@ def _operators(sites: Sites) -> int:
 def _mentions_guard(function: Function) -> bool:
     return any(
         isinstance(node, (ast.Name, ast.Attribute)) and (dotted(node) or "").split(".")[-1] in _GUARDS
-        for node in ast.walk(function)
+        for node in walk(function)
     )
 
 
@@ -276,7 +263,7 @@ def _has_weights(tree: Tree, function: Function) -> bool:
     owner = tree.owner(function)
     if owner is None:
         return True
-    built = {(dotted(n.func) or "").split(".")[-1] for n in ast.walk(owner) if isinstance(n, ast.Call)}
+    built = {(dotted(n.func) or "").split(".")[-1] for n in walk(owner) if isinstance(n, ast.Call)}
     return any(name[:1].isupper() for name in built)
 
 
@@ -335,7 +322,7 @@ def _no_grads(tree: Tree, function: Function) -> Iterator[tuple[ast.expr, list[a
     for decorator in function.decorator_list:
         if _is_no_grad(decorator):
             yield decorator, function.body, decorator.lineno
-    for node in ast.walk(function):
+    for node in walk(function):
         if not isinstance(node, ast.With) or len(node.items) != 1 or tree.function(node) is not function:
             continue
         if _is_no_grad(node.items[0].context_expr):
@@ -375,6 +362,6 @@ def _weak_match(
 
 
 def _attributes(body: list[ast.stmt]) -> set[str]:
-    return {n.attr for s in body for n in ast.walk(s) if isinstance(n, ast.Attribute)} | {
+    return {n.attr for s in body for n in walk(s) if isinstance(n, ast.Attribute)} | {
         name for s in body for name in names_read(s)
     }

@@ -16,7 +16,7 @@ from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, is_to
 from forwardlens.rules.repeated import shown
 from forwardlens.source.dataflow import bindings, definition, is_inplace, names_bound, names_read, read_after
 from forwardlens.source.rewrite import checked, replace_node
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, walk
 
 # A slice that keeps more of the positions than one in so many saves little.
 _LEAST_SAVING = 2
@@ -339,13 +339,11 @@ def _reads(sites: Sites, statement: ast.Assign, name: str, only: bool) -> list[a
     if function is None:
         return []
     if only:
-        return [
-            n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        ]
+        return [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     block = tree.block(statement)
     following = block[block.index(statement) + 1 :]
     for n, later in enumerate(following):
-        reads = [x for x in ast.walk(later) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
+        reads = [x for x in walk(later) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
         if not reads and name not in names_bound(later):
             continue
         plain = isinstance(later, (ast.Assign, ast.Return, ast.Expr))

@@ -12,7 +12,7 @@ from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, ti
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
 from forwardlens.source.dataflow import aliases, changes, definition, fresh_name, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
-from forwardlens.source.tree import Function, dotted
+from forwardlens.source.tree import Function, dotted, walk
 
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 # On a CPU a read costs nothing by itself; what it would cost elsewhere is worth a line of its own from here on.
@@ -229,7 +229,7 @@ def _is_needed(sites: Sites, node: ast.expr) -> bool:
     for above in tree.ancestors(node):
         if isinstance(above, ast.stmt):
             leaves = isinstance(above, ast.If) and (
-                any(isinstance(n, _LEAVING) for n in ast.walk(above)) or (_asks_any(node) and not above.orelse)
+                any(isinstance(n, _LEAVING) for n in walk(above)) or (_asks_any(node) and not above.orelse)
             )
             if isinstance(above, ast.While) or (leaves and any(tree.loops(above))):
                 return True
@@ -240,7 +240,7 @@ def _is_needed(sites: Sites, node: ast.expr) -> bool:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(target, ast.Name) or function is None:
         return False
-    reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+    reads = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id]
     return any(isinstance(a, ast.Call) and _allocates(a) for read in reads for a in tree.ancestors(read))
 
 
@@ -263,7 +263,7 @@ def _reads_elements(sites: Sites, node: ast.expr) -> bool:
         )
         for name in names_bound(target)
     }
-    return any(isinstance(n, ast.Subscript) and names_read(n.slice) & varying for n in ast.walk(node))
+    return any(isinstance(n, ast.Subscript) and names_read(n.slice) & varying for n in walk(node))
 
 
 def _reading_call(sites: Sites, call: ast.Call, cost: ExpressionCost) -> bool:
@@ -331,6 +331,8 @@ def _fix(sites: Sites, node: ast.expr) -> tuple[Fix | None, str]:
         return hoisted, ""
     if value is None or function is None:
         return None, "what runs next depends on the value"
+    if isinstance(func, ast.Name) and func.id == "bool":
+        return None, "what runs next depends on the value"
     if isinstance(func, ast.Name) and func.id != "float":
         return None, "a whole number may round, count or decide"
     if not _only_arithmetic(sites, node, function):
@@ -368,7 +370,7 @@ def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bo
     if value is None or not is_repeatable(value) or names_read(node) & names_bound(loop):
         return False
     function = sites.tree.function(node)
-    places = {p for n in ast.walk(value) if (p := dotted(n)) is not None and p not in {"self", "torch"}}
+    places = {p for n in walk(value) if (p := dotted(n)) is not None and p not in {"self", "torch"}}
     if function is None or not places:
         return False
     for _, changed in changes(loop):
@@ -378,7 +380,7 @@ def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bo
     # A call of a method of our own may change what it likes on `self`.
     owned = any(place.startswith("self.") for place in places)
     ours = {f.name for f in sites.tree.functions()}
-    calls = {(dotted(n.func) or "").removeprefix("self.") for n in ast.walk(loop) if isinstance(n, ast.Call)}
+    calls = {(dotted(n.func) or "").removeprefix("self.") for n in walk(loop) if isinstance(n, ast.Call)}
     return not (owned and calls & ours)
 
 
@@ -401,7 +403,7 @@ def _detached(sites: Sites, value: ast.expr) -> str:
 
 def _plain_chain(value: ast.expr) -> bool:
     """Whether no argument on the way holds another tensor, which would bring its own graph."""
-    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    calls = [n for n in walk(value) if isinstance(n, ast.Call)]
     return all(isinstance(a, ast.Constant) for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
 
 
@@ -436,8 +438,8 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, depth: in
 def _name_only_arithmetic(sites: Sites, statement: ast.Assign, name: str, function: Function, depth: int) -> bool:
     if definition(sites.tree, function, name) is not statement:
         return False
-    reads = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
-    nested = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
+    reads = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    nested = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in walk(function))
     changed = any(name in names_bound(s) for s in function.body if isinstance(s, ast.FunctionDef))
     return (
         bool(reads)

@@ -24,7 +24,7 @@ from forwardlens.source.rewrite import (
     with_keyword,
     without_argument,
 )
-from forwardlens.source.tree import dotted, integer
+from forwardlens.source.tree import dotted, integer, walk
 
 # On a CPU, making a tensor that takes less of the forward than this is worth a hint only.
 _VISIBLE_SHARE = 0.02
@@ -170,7 +170,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, ast.Call):
                 match = _match(sites, node)
                 if match is not None:
@@ -180,7 +180,7 @@ def build():
 def _match(sites: Sites, move: ast.Call) -> Match | None:
     """`move` is a `.to(...)` or `.cuda()` call whose tensor was just made on the host."""
     device = _device_of(sites, move)
-    made = _creation(sites, move)
+    made = _creation(sites, move) if device is not None else None
     if device is None or made is None:
         return None
     cost = sites.cost(made)
@@ -239,7 +239,7 @@ def _only_value(sites: Sites, move: ast.Call, name: str) -> ast.expr | None:
 
 
 def _reads(function: ast.AST, name: str) -> int:
-    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(function))
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in walk(function))
 
 
 def _device_of(sites: Sites, move: ast.Call) -> str | None:

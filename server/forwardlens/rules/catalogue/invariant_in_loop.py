@@ -20,7 +20,7 @@ from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
 from forwardlens.source.dataflow import aliases, changes, fresh_name, is_inplace, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Looping, dotted
+from forwardlens.source.tree import Looping, dotted, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
@@ -306,13 +306,13 @@ def build():
         if not candidates:
             return
         others = (EmbeddingInLoop(), MaskingInLoop(), ElementwiseLoop())
-        taken, fixed = claimed(context, sites, others), claimed(context, sites, others, fixed=True)
+        taken = claimed(context, sites, others)
         done: list[ast.AST] = []
         for node, loop in sorted(candidates, key=lambda item: len(list(sites.tree.ancestors(item[0])))):
-            if any(node is inside for outer in done for inside in ast.walk(outer)):
+            if any(node is inside for outer in done for inside in walk(outer)):
                 continue
             match = None
-            if loop not in fixed and _is_same(sites, loop, node):
+            if not taken.get(loop) and _is_same(sites, loop, node):
                 match = _same(sites, loop, node)
             elif loop not in taken and loop is next(sites.tree.loops(node), None) and _is_projection(sites, loop, node):
                 match = _projection(sites, loop, node)
@@ -332,9 +332,9 @@ def _is_same(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     costs = [cost for _, cost in sites.inside(node)]
     if any(op.outermost and op.name not in _PURE and not _looks(op.name) for cost in costs for op in cost.ops):
         return False
-    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield, ast.Lambda)) for n in ast.walk(node)):
+    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield, ast.Lambda)) for n in walk(node)):
         return False
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    calls = [n for n in walk(node) if isinstance(n, ast.Call)]
     if any(isinstance(c.func, ast.Attribute) and is_inplace(c.func.attr) for c in calls):
         return False
     # A call that ran no operator here may be anything.
@@ -363,12 +363,12 @@ def _is_metadata(call: ast.Call) -> bool:
 def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     function = sites.tree.function(node)
     assert function is not None
-    places = {p for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
+    places = {p for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
     shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
     for _, place in changes(loop):
         if place is None or any(overlap(place, s) for s in shared):
             return False
-    methods = {n.attr for n in ast.walk(loop) if isinstance(n, ast.Attribute)}
+    methods = {n.attr for n in walk(loop) if isinstance(n, ast.Attribute)}
     return not methods & {"step", "backward", "load_state_dict"}
 
 
@@ -401,7 +401,7 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         outer = around
     if function is None or not isinstance(outer, (ast.For, ast.While)) or not stands_alone(tree, outer):
         raise RefusedError("the loop shares a line with other code")
-    if any(id(node) == id(n) for f in nested_functions(function) for n in ast.walk(f)):
+    if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
         raise RefusedError("it stands in a function inside the function")
     if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in ast.walk(node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
@@ -447,7 +447,7 @@ def _keeps(call: ast.Call) -> bool:
 
 def _leaf(node: ast.expr) -> str:
     """A name for what an expression computes: that of the layer or weight in it."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         place = dotted(inner) if isinstance(inner, ast.Attribute) else None
         if place is not None and place.startswith("self."):
             return place.split(".")[-1].strip("_") or "value"

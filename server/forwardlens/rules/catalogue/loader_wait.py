@@ -9,7 +9,7 @@ from typing import ClassVar
 from forwardlens.model import ExpressionCost, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.tree import dotted, integer
+from forwardlens.source.tree import dotted, integer, walk
 
 # What PyTorch calls the range in which a loader makes a batch.
 _NEXT = "enumerate(DataLoader)#"
@@ -135,7 +135,7 @@ def _loader(sites: Sites) -> ast.Call | None:
     """The only loader that the file makes."""
     made = [
         n
-        for n in ast.walk(sites.tree.module)
+        for n in walk(sites.tree.module)
         if isinstance(n, ast.Call) and (dotted(n.func) or "").split(".")[-1] == "DataLoader"
     ]
     return made[0] if len(made) == 1 else None

@@ -16,7 +16,7 @@ from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.operations import functional_name, is_repeatable, is_torch_function, torch_name
 from forwardlens.source.dataflow import definition, names_bound, names_read
 from forwardlens.source.rewrite import checked, replace_node, replace_statements, splice, stands_alone
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, walk
 
 # A score at or below this leaves no weight behind: exp of it is zero in every dtype.
 _HIDDEN = -1e4
@@ -318,7 +318,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, (ast.BinOp, ast.Call)) and _operands(sites, node) is not None:
                 match = _match(sites, node)
                 if match is not None:
@@ -753,7 +753,7 @@ def _only_reader(chain: _Chain, function: ast.AST) -> bool:
     end = chain.final.end_lineno or chain.final.lineno
     rebinds = names_bound(chain.final)
     loops = any(chain.sites.tree.loops(chain.final))
-    for read in ast.walk(function):
+    for read in walk(function):
         if not isinstance(read, ast.Name) or read.id not in chain.names or not isinstance(read.ctx, ast.Load):
             continue
         later = read.lineno > end and read.id in rebinds and not loops
@@ -768,13 +768,13 @@ def _weights_only_multiplied(chain: _Chain, function: ast.AST) -> bool:
     bound_after = {
         t.id
         for s in chain.statements
-        if isinstance(s, ast.Assign) and chain.softmax in set(ast.walk(s))
+        if isinstance(s, ast.Assign) and chain.softmax in set(walk(s))
         for t in s.targets
         if isinstance(t, ast.Name)
     }
     reads = [
         n
-        for n in ast.walk(function)
+        for n in walk(function)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in weights & bound_after
     ]
     return all(n in chain.consumed for n in reads)
@@ -837,7 +837,7 @@ def _stable(chain: _Chain) -> bool:
     for statement in chain.statements:
         after = [s for s in block[block.index(statement) : end] if s not in chain.statements]
         bound = {name for s in after for name in names_bound(s)}
-        writes = any(_writes(node) for s in after for node in ast.walk(s))
+        writes = any(_writes(node) for s in after for node in walk(s))
         if writes or bound & (names_read(statement) - chain.names):
             return False
     return True

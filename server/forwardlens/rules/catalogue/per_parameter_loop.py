@@ -15,7 +15,7 @@ from forwardlens.rules.repeated import body, head, in_rounds, place
 from forwardlens.rules.rounds import is_small, outermost, works
 from forwardlens.source.dataflow import is_inplace, names_bound
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_statements, stands_alone
-from forwardlens.source.tree import Function, Looping, dotted
+from forwardlens.source.tree import Function, Looping, dotted, walk
 
 _LISTING = frozenset({"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "param_groups"})
 _STORING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
@@ -286,15 +286,15 @@ def _over_parameters(sites: Sites, loop: Looping) -> bool:
         # The slices of a tensor are another matter.
         return False
     for _, iterable in heads:
-        if any(isinstance(n, ast.Attribute) and n.attr in _LISTING for n in ast.walk(iterable)):
+        if any(isinstance(n, ast.Attribute) and n.attr in _LISTING for n in walk(iterable)):
             return True
-        if any(isinstance(n, ast.Constant) and n.value == "params" for n in ast.walk(iterable)):
+        if any(isinstance(n, ast.Constant) and n.value == "params" for n in walk(iterable)):
             return True
         if any(op.name == "aten::unbind" for _, cost in sites.inside(iterable) for op in cost.ops):
             return False
         if isinstance(iterable, ast.Call) and dotted(iterable.func) == "range":
             return False
-    return any(_changes_itself(n, names) for part in body(loop) for n in ast.walk(part))
+    return any(_changes_itself(n, names) for part in body(loop) for n in walk(part))
 
 
 def _changes_itself(node: ast.AST, names: set[str]) -> bool:
@@ -336,7 +336,7 @@ def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
 
 
 def _advice(loop: Looping) -> str:
-    methods = {n.attr for part in body(loop) for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+    methods = {n.attr for part in body(loop) for n in walk(part) if isinstance(n, ast.Attribute)}
     if methods & {"norm", "clamp_", "clip_", "square"} and "grad" in methods:
         return "use `torch.nn.utils.clip_grad_norm_`, `clip_grad_value_` or `torch._foreach_norm` on the whole list"
     if methods & {"norm", "square", "pow", "sum"} and not any(is_inplace(m) for m in methods):
@@ -362,7 +362,7 @@ def _zeroing(loop: Looping) -> list[ast.stmt]:
     return block if block and all(_zeroes(s, names) for s in block) and any(_is_zero(s) for s in block) else []
 
 
-def _zeroes(statement: ast.stmt, names: set[str]) -> bool:
+def _zeroes(statement: ast.stmt, names: frozenset[str]) -> bool:
     place = _gradient(statement)
     return place is not None and place.split(".")[0] in names and (_is_zero(statement) or _detaches(statement))
 
@@ -451,20 +451,20 @@ def _backward_follows(function: Function, loop: ast.For) -> bool:
     end = loop.end_lineno or loop.lineno
     return any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward" and n.lineno > end
-        for n in ast.walk(function)
+        for n in walk(function)
     )
 
 
 def _reads_elsewhere(sites: Sites, function: Function, loop: ast.For) -> bool:
     """Whether a gradient may be read before the backward: anywhere but in the loop and behind the backward."""
-    own = {id(n) for n in ast.walk(loop)}
+    own = {id(n) for n in walk(loop)}
     backward = [
         n.lineno
-        for n in ast.walk(function)
+        for n in walk(function)
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
     ]
-    behind = {id(n) for n in ast.walk(function) if getattr(n, "lineno", 0) > max(backward, default=0)}
+    behind = {id(n) for n in walk(function) if getattr(n, "lineno", 0) > max(backward, default=0)}
     return any(
         isinstance(n, ast.Attribute) and n.attr == "grad" and id(n) not in own and id(n) not in behind
-        for n in ast.walk(sites.tree.module)
+        for n in walk(sites.tree.module)
     )

@@ -13,7 +13,7 @@ from forwardlens.rules.loops import relation
 from forwardlens.rules.repeated import body, bound_in, head, in_rounds, shown
 from forwardlens.rules.rounds import share_of
 from forwardlens.source.dataflow import names_bound, names_read
-from forwardlens.source.tree import Looping
+from forwardlens.source.tree import Looping, walk
 
 _CELLS = {
     "aten::lstm_cell": "nn.LSTM",
@@ -211,7 +211,7 @@ def _steps(sites: Sites, call: ast.Call) -> Looping | None:
     own = next((loop for loop in loops if not names_read(call.func) & _variables(loop)), None)
     if own is None or isinstance(own, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
         return None
-    methods = {n.attr for part in body(own) for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+    methods = {n.attr for part in body(own) for n in walk(part) if isinstance(n, ast.Attribute)}
     if methods & _CHOOSING:
         return None
     if own is loops[0]:
@@ -221,7 +221,7 @@ def _steps(sites: Sites, call: ast.Call) -> Looping | None:
 
 
 def _variables(loop: Looping) -> set[str]:
-    return names_bound(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
+    return set(names_bound(loop.target)) if isinstance(loop, (ast.For, ast.AsyncFor)) else set()
 
 
 def _given(sites: Sites, loop: Looping, node: ast.expr) -> bool:
@@ -231,7 +231,7 @@ def _given(sites: Sites, loop: Looping, node: ast.expr) -> bool:
 def _indexed(loop: Looping) -> Iterator[ast.expr]:
     """The slices that a round takes by the loop's own variable."""
     variables = _variables(loop)
-    for node in (n for part in body(loop) for n in ast.walk(part)):
+    for node in (n for part in body(loop) for n in walk(part)):
         if not isinstance(node, (ast.Subscript, ast.Name)) or not isinstance(node.ctx, ast.Load):
             continue
         if names_read(node) & variables:

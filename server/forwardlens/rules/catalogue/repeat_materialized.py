@@ -13,7 +13,7 @@ from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node
-from forwardlens.source.tree import integer
+from forwardlens.source.tree import integer, walk
 
 
 class RepeatMaterialized(Rule):
@@ -208,7 +208,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 match = _match(sites, node, node.func)
                 if match is not None:
@@ -299,6 +299,8 @@ def _interleaved(sites: Sites, call: ast.Call, arguments: list[ast.expr], shape:
     counted = op is not None and (len(op.shapes) < 2 or not op.shapes[1])
     extra = any(k.arg not in {"repeats", "dim"} for k in call.keywords)
     if count is None or axis is None or not counted or extra or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    if not shape:
         return None
     axis %= len(shape)
     if shape[axis] != 1:

@@ -30,7 +30,7 @@ from forwardlens.rules.rounds import (
 from forwardlens.rules.vectorise import vectorised
 from forwardlens.source.dataflow import aliases, changes, fresh_name, names_bound, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, Looping, dotted, integer
+from forwardlens.source.tree import Function, Looping, dotted, integer, walk
 
 _NUMBERS = frozenset({"int", "float", "bool", "round", "range"})
 _READ = ("aten::item", "aten::_local_scalar_dense")
@@ -353,7 +353,7 @@ def build():
             return
         nodes = [n for n, c in sites.items() if in_rounds(c) and (_reads_number(sites, n) or is_element(sites, n))]
         loops = by_loop(sites, nodes)
-        taken = claimed(context, sites, (EmbeddingInLoop(), MaskingInLoop())) if loops else set[ast.AST]()
+        taken = claimed(context, sites, (EmbeddingInLoop(), MaskingInLoop())) if loops else {}
         for loop, accesses in loops.items():
             assert isinstance(loop, Looping)
             if loop not in taken and not leaves_early(loop):
@@ -384,9 +384,9 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     reading = [n for n in nodes if _reads_number(sites, n)]
     if not reading:
         return None
-    reads = [read for part in body(loop) for node in ast.walk(part) if (read := _read_of(sites, node)) is not None]
+    reads = [read for part in body(loop) for node in walk(part) if (read := _read_of(sites, node)) is not None]
     reads += _iterated_reads(sites, loop)
-    reads = [r for r in reads if any(r.node in list(ast.walk(n)) or n in list(ast.walk(r.node)) for n in reading)]
+    reads = [r for r in reads if any(r.node in list(walk(n)) or n in list(walk(r.node)) for n in reading)]
     if not reads:
         return None
     reads.sort(key=lambda read: sites.source.span(read.node).start)
@@ -445,7 +445,7 @@ def _iterated_reads(sites: Sites, loop: Looping) -> list[_Read]:
     found: list[_Read] = []
     for name, element in (counted.elements if counted is not None else {}).items():
         own: list[_Read] = []
-        for read in (n for part in body(loop) for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name):
+        for read in (n for part in body(loop) for n in walk(part) if isinstance(n, ast.Name) and n.id == name):
             parent = sites.tree.parent(read)
             call = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) and parent.attr == "item" else None
             if isinstance(call, ast.Call) and call.func is parent:

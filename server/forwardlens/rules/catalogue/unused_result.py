@@ -22,7 +22,7 @@ from forwardlens.source.rewrite import (
     replace_node,
     with_keyword,
 )
-from forwardlens.source.tree import dotted
+from forwardlens.source.tree import dotted, walk
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}
 
@@ -163,7 +163,7 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in ast.walk(sites.tree.module):
+        for node in walk(sites.tree.module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 first = _only_first(sites, node)
                 match = None if first is None else _extreme(sites, node, first) or _attention(sites, node)
@@ -186,7 +186,7 @@ def _only_first(sites: Sites, call: ast.Call) -> ast.AST | None:
     function, unused = sites.tree.function(call), target.elts[1].id
     read = any(
         isinstance(n, ast.Name) and n.id == unused and isinstance(n.ctx, ast.Load)
-        for n in ast.walk(function if function is not None else sites.tree.module)
+        for n in walk(function if function is not None else sites.tree.module)
     )
     return None if read else target
 

@@ -1,0 +1,137 @@
+"""One file under every rule: what each took, and what is wrong with what it gave."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.corpus.sources.synthetic import CIRCUMSTANCES, Circumstances, profile_of, profile_with
+
+from forwardlens.model import Fix, Profile
+from forwardlens.rules import engine
+from forwardlens.rules.contract import Context, Match, Rule
+from forwardlens.source.edits import OverlappingEditsError, apply_edits
+from forwardlens.source.text import SourceText
+
+THRESHOLD = 0.02
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of processor time that one rule took on one file."""
+
+    rule: str
+    file: str
+    lines: int
+    ms: float
+    matches: int = 0
+    fixes: int = 0
+
+    @property
+    def per_thousand_lines(self) -> float:
+        return 1000 * self.ms / self.lines
+
+
+@dataclass(frozen=True)
+class Scanned:
+    timings: tuple[Timing, ...]
+    problems: tuple[str, ...]
+
+
+def scan(file: Path, rules: Sequence[Rule] | None = None) -> Scanned | None:
+    """None for a file that Python itself cannot read."""
+    try:
+        source = SourceText.read(file)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+    if source.tree is None:
+        return None
+    timings: list[Timing] = []
+    problems: list[str] = []
+    for profile in _profiles(source):
+        empty = not profile.lines
+        for rule in engine.catalogue() if rules is None else rules:
+            context = Context(profile, source, {source.path: source}, THRESHOLD * rule.threshold_factor)
+            start = time.process_time_ns()
+            try:
+                matches = list(rule.find(context))
+            except Exception as error:
+                problems.append(f"{rule.name} raises on {file}: {_where(error)}")
+                continue
+            took = (time.process_time_ns() - start) / 1e6
+            fixes = [fix for match in matches for fix in match.fixes]
+            timings.append(Timing(rule.name, str(file), source.line_count, took, len(matches), len(fixes)))
+            if empty and matches:
+                problems.append(f"{rule.name} finds something in {file} without any cost")
+            problems += [f"{rule.name} at {file}:{m.span.line}: {p}" for m in matches for p in _wrong(source, m)]
+    return Scanned(tuple(timings), tuple(problems))
+
+
+def _profiles(source: SourceText) -> Iterator[Profile]:
+    yield profile_with(source, (), Circumstances())
+    for seed, circumstances in enumerate(CIRCUMSTANCES):
+        yield profile_of(source, circumstances, seed)
+
+
+def _where(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else "?"
+    return f"{type(error).__name__}: {error} ({place})"
+
+
+def _wrong(source: SourceText, match: Match) -> Iterator[str]:
+    if not source.slice(match.span).strip():
+        yield "the finding covers no code"
+    if not match.message.strip() or match.message.endswith("."):
+        yield f"the message is empty or ends in a full stop: {match.message!r}"
+    for fix in match.fixes:
+        yield from (f"fix `{fix.title}`: {problem}" for problem in _wrong_fix(source, fix))
+
+
+def _wrong_fix(source: SourceText, fix: Fix) -> Iterator[str]:
+    if not fix.edits:
+        return
+    if any(edit.file != source.path for edit in fix.edits):
+        yield "edits a file that it was not given"
+        return
+    try:
+        after = apply_edits(source, list(fix.edits))
+    except OverlappingEditsError:
+        yield "its edits overlap"
+        return
+    try:
+        compile(after.text, source.path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        yield f"the file no longer compiles: {error.msg}, line {error.lineno}: {(error.text or '').strip()!r}"
+        return
+    new = _unbound(ast.parse(after.text)) - _unbound(source.tree)
+    if new:
+        yield f"reads {', '.join(sorted(new))}, which nothing binds"
+    if "\r" in after.text and "\r" not in source.text:
+        yield "brings another line end"
+
+
+def _unbound(module: ast.Module | None) -> set[str]:
+    """Names that are read in a module and bound nowhere in it."""
+    read: set[str] = set()
+    bound: set[str] = set(dir(builtins))
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
+    return read - bound
