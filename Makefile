@@ -29,6 +29,12 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/.done
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $@
 
+# vit-pytorch asks for torchvision, which its models do not use.
+$(VENV)/.corpus: pyproject.toml constraints.txt | $(VENV)/.done
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[corpus]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps vit-pytorch
+	touch $@
+
 node_modules/.done: package.json package-lock.json | $(VENV)/.done
 	$(NODE) npm ci --no-audit --no-fund
 	touch $@
@@ -58,8 +64,10 @@ docs: setup  ## regenerate docs/rules from the rule files, and the schema of the
 bench: setup $(VENV)/.bench  ## ratios against other tools, into docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
-corpus: setup  ## real faults and look-alikes from ../shared/cases, totals into docs/benchmarks.md
+corpus: setup $(VENV)/.corpus  ## real faults, public models, rules on odd source; totals into docs/benchmarks.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.corpus
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.corpus.libraries
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.corpus.sources
 
 programs: setup  ## every safe fix of 2,000 random programs against the original, on many inputs
 	FORWARDLENS_PROGRAMS=2000 $(PYTEST) tests/fixes/test_random_programs.py -s

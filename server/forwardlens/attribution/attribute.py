@@ -168,24 +168,40 @@ def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> d
     for place, function in raw:
         if place != OUTSIDE:
             called_in[recording["places"][place][0]].append((place, function))
+    recursive = _recursive(called_in)
+    outside = sum(span for (place, _), span in raw.items() if place == OUTSIDE)
+    rate = sum(function_self.values()) / outside if outside else 0.0
     inclusive: dict[int, float] = {}
 
-    def whole(function: int, above: frozenset[int]) -> float:
-        if function in above:
-            return 0.0  # recursion: the outer call already counts it
+    def called(place: int, function: int) -> float:
+        # What calls itself, as one decorator's wrapper does around each of nested forwards, has no time of its own to
+        # share out: the calls inside are part of it. The profiled time of this call stands for it, the whole forward at
+        # most: calls inside calls of one place are counted with each.
+        if function in recursive:
+            return rate * min(raw[place, function], outside)
+        return _part(raw, entered, place, function) * whole(function)
+
+    def whole(function: int) -> float:
         if function not in inclusive:
-            inside = above | {function}
-            inclusive[function] = function_self.get(function, 0.0) + sum(
-                _part(raw, entered, place, callee) * whole(callee, inside) for place, callee in called_in[function]
-            )
+            inside = sum(called(place, callee) for place, callee in called_in[function])
+            inclusive[function] = function_self.get(function, 0.0) + inside
         return inclusive[function]
 
     totals: dict[int, float] = defaultdict(float)
     for place, function in raw:
         if place != OUTSIDE:
-            caller = recording["places"][place][0]
-            totals[place] += _part(raw, entered, place, function) * whole(function, frozenset({caller}))
+            totals[place] += called(place, function)
     return totals
+
+
+def _recursive(called_in: Mapping[int, list[tuple[int, int]]]) -> set[int]:
+    """The functions that run again inside themselves."""
+    below = {function: {callee for _, callee in calls} for function, calls in called_in.items()}
+    while True:
+        grown = {f: callees.union(*(below.get(c, set[int]()) for c in callees)) for f, callees in below.items()}
+        if grown == below:
+            return {function for function, callees in below.items() if function in callees}
+        below = grown
 
 
 def _part(raw: Mapping[tuple[int, int], float], entered: Mapping[int, float], place: int, function: int) -> float:

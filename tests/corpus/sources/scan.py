@@ -16,6 +16,7 @@ from forwardlens.rules import engine
 from forwardlens.rules.contract import Context, Match, Rule
 from forwardlens.source.edits import OverlappingEditsError, apply_edits
 from forwardlens.source.text import SourceText
+from forwardlens.source.tree import tree_of
 
 THRESHOLD = 0.02
 
@@ -38,21 +39,23 @@ class Timing:
 
 @dataclass(frozen=True)
 class Scanned:
+    lines: int
     timings: tuple[Timing, ...]
     problems: tuple[str, ...]
 
 
-def scan(file: Path, rules: Sequence[Rule] | None = None) -> Scanned | None:
-    """None for a file that Python itself cannot read."""
+def scan(file: Path, kind: int, rules: Sequence[Rule] | None = None) -> Scanned | None:
+    """`file` without costs, then with those of the made-up run number `kind`. None if Python itself cannot read it."""
     try:
         source = SourceText.read(file)
     except (OSError, SyntaxError, UnicodeDecodeError):
         return None
-    if source.tree is None:
+    # Parsing is shared by all rules and belongs to none.
+    if tree_of(source) is None:
         return None
     timings: list[Timing] = []
     problems: list[str] = []
-    for profile in _profiles(source):
+    for profile in _profiles(source, kind):
         empty = not profile.lines
         for rule in engine.catalogue() if rules is None else rules:
             context = Context(profile, source, {source.path: source}, THRESHOLD * rule.threshold_factor)
@@ -68,13 +71,12 @@ def scan(file: Path, rules: Sequence[Rule] | None = None) -> Scanned | None:
             if empty and matches:
                 problems.append(f"{rule.name} finds something in {file} without any cost")
             problems += [f"{rule.name} at {file}:{m.span.line}: {p}" for m in matches for p in _wrong(source, m)]
-    return Scanned(tuple(timings), tuple(problems))
+    return Scanned(source.line_count, tuple(timings), tuple(problems))
 
 
-def _profiles(source: SourceText) -> Iterator[Profile]:
+def _profiles(source: SourceText, kind: int) -> Iterator[Profile]:
     yield profile_with(source, (), Circumstances())
-    for seed, circumstances in enumerate(CIRCUMSTANCES):
-        yield profile_of(source, circumstances, seed)
+    yield profile_of(source, CIRCUMSTANCES[kind % len(CIRCUMSTANCES)], kind)
 
 
 def _where(error: Exception) -> str:

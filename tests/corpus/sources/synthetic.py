@@ -60,7 +60,8 @@ _COPIES = frozenset("contiguous clone repeat tile".split())
 # Methods and functions of Python that run no operator.
 _PLAIN = frozenset(
     """append extend len isinstance range enumerate zip print get items keys values format join split strip startswith
-    endswith lower upper super getattr setattr hasattr ValueError TypeError RuntimeError list tuple dict set sorted""".split()
+    endswith lower upper super getattr setattr hasattr ValueError TypeError RuntimeError list tuple dict set
+    sorted""".split()
 )
 
 
@@ -112,7 +113,13 @@ def profile_with(source: SourceText, costs: tuple[ExpressionCost, ...], circumst
             1 << 20 if on_device else None,
             "dispatch",
         ),
-        GradUse(circumstances.grad, False, circumstances.training, circumstances.grad, circumstances.backward),
+        GradUse(
+            grad_enabled=circumstances.grad,
+            inference_mode=False,
+            training=circumstances.training,
+            outputs_require_grad=circumstances.grad,
+            backward_ran=circumstances.backward,
+        ),
         0.0,
         costs,
         {source.path: source.text},

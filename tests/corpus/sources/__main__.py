@@ -1,0 +1,125 @@
+"""Run every rule on every file of some packages and write how long each took into docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.benchmarks.__main__ import PAGE, section, with_section
+from tests.benchmarks.table import Table
+from tests.corpus.sources.scan import Timing, scan
+
+PACKAGES = ("torch", "transformers")
+MOST_MS_PER_THOUSAND_LINES = 50.0
+# A shorter file says more about the clock than about a rule.
+LEAST_LINES = 200
+
+
+@dataclass
+class Totals:
+    """One rule over all files so far."""
+
+    ms: float = 0.0
+    lines: int = 0
+    matches: int = 0
+    fixes: int = 0
+    worst: Timing | None = None
+
+    def add(self, timing: Timing) -> None:
+        self.ms += timing.ms
+        self.lines += timing.lines
+        self.matches += timing.matches
+        self.fixes += timing.fixes
+        if timing.lines >= LEAST_LINES and (
+            self.worst is None or timing.per_thousand_lines > self.worst.per_thousand_lines
+        ):
+            self.worst = timing
+
+    @property
+    def mean(self) -> float:
+        return 1000 * self.ms / self.lines if self.lines else 0.0
+
+    @property
+    def most(self) -> float:
+        return self.worst.per_thousand_lines if self.worst is not None else 0.0
+
+
+@dataclass
+class Report:
+    files: int = 0
+    lines: int = 0
+    rules: dict[str, Totals] = field(default_factory=dict[str, Totals])
+    problems: list[str] = field(default_factory=list[str])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.corpus.sources", description=__doc__)
+    parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="one file in N; the page stays as it is")
+    options = parser.parse_args(arguments)
+    files = list(files_of(options.packages))[:: options.every]
+    report = scanned(files)
+    table = _table(report, options.packages)
+    print(f"\n{table.markdown()}")
+    for problem in report.problems:
+        print(problem)
+    if options.every == 1:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_section(page, "sources", section("sources", table)), encoding="utf-8")
+    return 1 if report.problems else 0
+
+
+def files_of(packages: Iterable[str]) -> Iterator[Path]:
+    for name in packages:
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+            yield from sorted(Path(folder).rglob("*.py"))
+
+
+def scanned(files: Sequence[Path]) -> Report:
+    report = Report()
+    for number, file in enumerate(files):
+        # One kind of run per file, all kinds over the files.
+        found = scan(file, number)
+        if found is None:
+            continue
+        report.files += 1
+        report.lines += found.lines
+        report.problems += found.problems
+        for timing in found.timings:
+            report.rules.setdefault(timing.rule, Totals()).add(timing)
+        if number % 200 == 199:
+            print(f"{number + 1} of {len(files)} files, {len(report.problems)} problems", flush=True)
+    return report
+
+
+def _table(report: Report, packages: Iterable[str]) -> Table:
+    slowest = max((totals.mean for totals in report.rules.values()), default=0.0)
+    slow = [name for name, totals in report.rules.items() if totals.most > MOST_MS_PER_THOUSAND_LINES]
+    return Table(
+        f"Every rule on the source of {' and '.join(packages)}",
+        f"no rule raises, no fix breaks a file, no rule takes more than {MOST_MS_PER_THOUSAND_LINES:.0f} ms for "
+        "1,000 lines, without costs and with made-up ones on every expression",
+        f"{report.files:,} files of {report.lines:,} lines, {len(report.problems)} problems, at most "
+        f"{slowest:.1f} ms of processor time for 1,000 lines on average; {len(slow)} rules take more than the bar on "
+        f"their slowest file of {LEAST_LINES} lines or more",
+        ("rule", "ms for 1,000 lines", "on the slowest file", "that file", "findings", "fixes"),
+        [
+            (name, f"{totals.mean:.2f}", f"{totals.most:.1f}", _name(totals.worst), totals.matches, totals.fixes)
+            for name, totals in sorted(report.rules.items(), key=lambda item: -item[1].mean)
+        ],
+    )
+
+
+def _name(timing: Timing | None) -> str:
+    if timing is None:
+        return ""
+    parts = Path(timing.file).parts
+    return "/".join(parts[parts.index("site-packages") + 1 :] if "site-packages" in parts else parts[-2:])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
