@@ -12,7 +12,7 @@ from forwardlens.fixes import trial
 from forwardlens.model import Finding, Fix, Profile, RunError, Verification
 from forwardlens.rules import engine
 from forwardlens.runner.pool import WorkerPool
-from forwardlens.runner.request import OnProgress, Progress, RunRequest
+from forwardlens.runner.request import OnProgress, Progress, RunFailedError, RunRequest
 from forwardlens.runner.runner import record
 from forwardlens.source.text import SourceText
 
@@ -76,6 +76,17 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
     """
     if _in_place(result) or not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
         return result
+    try:
+        return _tried(result, on_progress, cancelled)
+    except RunFailedError as error:
+        if error.kind != "entry":
+            raise
+        # It ran once, so the measurement stands.
+        note = f"the program cannot be loaded a second time, so no fix was tried: {error.message}"
+        return replace(result, errors=(*result.errors, RunError("verify", note, error.file, error.line)))
+
+
+def _tried(result: Result, on_progress: OnProgress, cancelled: threading.Event) -> Result:
     findings: list[Finding] = []
     rejected = list(result.rejected)
     with _pool.worker(result.request, on_progress, cancelled) as worker:

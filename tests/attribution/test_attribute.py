@@ -134,6 +134,26 @@ def test_recursion_is_counted_once() -> None:
     assert call.total_ms <= 10.0
 
 
+def test_nested_forwards_behind_one_wrapper_keep_their_own_totals() -> None:
+    """Two forwards behind one decorator: the outer one holds the inner one's time, and the wrapper is in between."""
+    outer, inner, wrapper = 0, 1, 2
+    places = [[outer, 2, 8, 2, 17, False], [inner, 3, 8, 3, 17, False], [wrapper, 8, 11, 8, 18, False]]
+    run = iteration(
+        ops=[op(3, 1, 800, 800)],
+        places=[[0, 1, 1, 20], [1, 1, 1, 800], [2, 2, 1, 30]],
+        calls=[[OUTSIDE, wrapper, 850], [2, outer, 840], [0, wrapper, 820], [2, inner, 800]],
+        memory=[],
+    )
+    rows = [[outer, 2, 1, MS, 0], [inner, 3, 1, 8 * MS, 0], [wrapper, 8, 2, MS, 0]]
+    functions = [[FILE, "Outer.forward", 1], [FILE, "Inner.forward", 1], [FILE, "wrap.wrapper", 7]]
+    clock = {"line_ns": 0.0, "call_ns": 0.0, "iterations": [rows]}
+    profile = attribute(recording(iterations=[run], places=places, functions=functions, clock=clock), "x")
+    totals = {cost.function: cost.total_ms for cost in profile.lines}
+    assert totals["Outer.forward"] > totals["Inner.forward"]
+    assert totals["Inner.forward"] == pytest.approx(8.0)
+    assert totals["wrap.wrapper"] <= 2 * profile.forward.wall_ms.median
+
+
 def test_one_slow_instance_does_not_move_an_operator() -> None:
     slow = iteration()
     slow["ops"][2] = op(0, ADD, 9000, 9000)

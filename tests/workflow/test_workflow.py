@@ -157,3 +157,31 @@ def test_a_fixed_file_is_kept_when_its_code_is_compiled_in_the_end(
     fixed = workflow.fix_all(request, Settings(), _quiet, NEVER, frozenset({"embedding-in-loop"}))
     assert len(seen) == 2
     assert list(fixed.texts) == [str(model)]
+
+
+ONCE = """\
+import torch
+from torch import nn
+
+# What is registered with the process stays registered when the file is loaded anew.
+torch.library.define("once_only::nothing", "() -> ()")
+
+
+class Repeat(nn.Module):
+    def forward(self, x):
+        y = x[:1].repeat(512, 1)
+        return y * x
+
+
+def build():
+    return Repeat(), (torch.randn(512, 512),)
+"""
+
+
+def test_a_program_that_loads_only_once_keeps_its_findings_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "once.py").write_text(ONCE, encoding="utf-8")
+    result = workflow.profile(RunRequest("once.py:build", tmp_path, device="cpu"), Settings(), _quiet, NEVER)
+    assert any(fix.edits for finding in result.findings for fix in finding.fixes)
+    tried = workflow.verify(result, _quiet, NEVER)
+    assert tried.findings == result.findings
+    assert any("loaded a second time" in error.message for error in tried.errors)

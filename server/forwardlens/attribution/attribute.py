@@ -168,16 +168,16 @@ def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> d
     for place, function in raw:
         if place != OUTSIDE:
             called_in[recording["places"][place][0]].append((place, function))
-    recursive = _recursive(called_in)
+    nested = _calls_itself(called_in)
     outside = sum(span for (place, _), span in raw.items() if place == OUTSIDE)
     rate = sum(function_self.values()) / outside if outside else 0.0
     inclusive: dict[int, float] = {}
 
     def called(place: int, function: int) -> float:
-        # What calls itself, as one decorator's wrapper does around each of nested forwards, has no time of its own to
-        # share out: the calls inside are part of it. The profiled time of this call stands for it, the whole forward at
-        # most: calls inside calls of one place are counted with each.
-        if function in recursive:
+        # What runs inside itself, as one decorator's wrapper does around nested forwards, has no time of its own to
+        # share out: that of the inner calls is part of the outer ones'. Then the profiled times stand for all calls, so
+        # that an outer one stays above those inside it, and are the whole forward at most.
+        if nested:
             return rate * min(raw[place, function], outside)
         return _part(raw, entered, place, function) * whole(function)
 
@@ -194,14 +194,15 @@ def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> d
     return totals
 
 
-def _recursive(called_in: Mapping[int, list[tuple[int, int]]]) -> set[int]:
-    """The functions that run again inside themselves."""
+def _calls_itself(called_in: Mapping[int, list[tuple[int, int]]]) -> bool:
+    """Whether any function runs again inside itself."""
     below = {function: {callee for _, callee in calls} for function, calls in called_in.items()}
-    while True:
+    while not any(function in callees for function, callees in below.items()):
         grown = {f: callees.union(*(below.get(c, set[int]()) for c in callees)) for f, callees in below.items()}
         if grown == below:
-            return {function for function, callees in below.items() if function in callees}
+            return False
         below = grown
+    return True
 
 
 def _part(raw: Mapping[tuple[int, int], float], entered: Mapping[int, float], place: int, function: int) -> float:

@@ -85,11 +85,10 @@ class Locations:
         for offset, position in enumerate(positions):
             name = starts.get(2 * offset)
             if name is not None:
-                tests = made is not None and name.startswith(_TESTS)
-                # What has just run is no run again for being tested.
-                counted = UNCOUNTED if tests and makes not in _SILENT else 0
-                if tests:
-                    position = made
+                counted = 0
+                if made is not None and name.startswith(_TESTS):
+                    # What has just run is no run again for being tested.
+                    position, counted = made, 0 if makes in _SILENT else UNCOUNTED
                 elif name not in _BETWEEN:
                     made = position
                 makes = makes if name in _BETWEEN else name
