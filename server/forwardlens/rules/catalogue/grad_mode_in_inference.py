@@ -231,6 +231,8 @@ def _unguarded(sites: Sites) -> Iterator[Match]:
     else:
         return
     edit = _decorated(sites, function)
+    # Code that others train with is no place for a guard; its caller is.
+    advice = "" if escape is None else "; called under `torch.inference_mode()` it would record none"
     fixes: tuple[Fix, ...] = ()
     if edit is not None:
         reason = None if escape is None and not _keeps_state(sites) else _why_unsafe(sites)
@@ -238,7 +240,7 @@ def _unguarded(sites: Sites) -> Iterator[Match]:
     yield Match(
         sites.source.line_span(function.lineno),
         f"`{_title(sites.tree, function)}` records a graph of {_operators(sites):,} operators for autograd, and nobody "
-        f"uses it: {text}",
+        f"uses it: {text}{advice}",
         0.0,
         {"operators": _operators(sites), "training": grad.training},
         (),

@@ -280,7 +280,7 @@ def _reading_call(sites: Sites, call: ast.Call, cost: ExpressionCost) -> bool:
         sized = any(k.arg == "output_size" for k in call.keywords)
         return op is not None and any(len(shape) == 1 for shape in op.shapes[1:2]) and not sized
     parent = sites.tree.parent(call)
-    tested = isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.UnaryOp, ast.BoolOp))
+    tested = isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.BoolOp))
     return tested and "aten::is_nonzero" in outermost
 
 
