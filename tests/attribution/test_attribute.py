@@ -151,7 +151,7 @@ def test_nested_forwards_behind_one_wrapper_keep_their_own_totals() -> None:
     totals = {cost.function: cost.total_ms for cost in profile.lines}
     assert totals["Outer.forward"] > totals["Inner.forward"]
     assert totals["Inner.forward"] == pytest.approx(8.0)
-    assert totals["wrap.wrapper"] <= 2 * profile.forward.wall_ms.median
+    assert totals["wrap.wrapper"] <= 1.2 * profile.forward.wall_ms.median
 
 
 def test_one_slow_instance_does_not_move_an_operator() -> None:

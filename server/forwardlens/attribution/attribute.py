@@ -176,9 +176,9 @@ def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> d
     def called(place: int, function: int) -> float:
         # What runs inside itself, as one decorator's wrapper does around nested forwards, has no time of its own to
         # share out: that of the inner calls is part of the outer ones'. Then the profiled times stand for all calls, so
-        # that an outer one stays above those inside it, and are the whole forward at most.
+        # that an outer one stays above those inside it.
         if nested:
-            return rate * min(raw[place, function], outside)
+            return rate * raw[place, function]
         return _part(raw, entered, place, function) * whole(function)
 
     def whole(function: int) -> float:
@@ -191,7 +191,8 @@ def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> d
     for place, function in raw:
         if place != OUTSIDE:
             totals[place] += called(place, function)
-    return totals
+    # A place that runs inside itself is counted with each of its runs: the whole forward at most.
+    return {place: min(total, rate * outside) if nested else total for place, total in totals.items()}
 
 
 def _calls_itself(called_in: Mapping[int, list[tuple[int, int]]]) -> bool:

@@ -466,7 +466,7 @@ def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
         function = tree.function(loop)
         counting = _counting(tree, function, loop) if function is not None else None
         return set() if counting is None or counting.index is None else {counting.index}
-    return names_bound(loop.target)
+    return set(names_bound(loop.target))
 
 
 def _written_slices(node: ast.AST) -> list[ast.Subscript | ast.Name]:

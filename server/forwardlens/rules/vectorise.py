@@ -349,7 +349,7 @@ def _may_be_whole_numbers(node: ast.expr, loop: Loop) -> bool:
             return True
         case ast.Name():
             values = [s.value for s in loop.body if isinstance(s, ast.Assign) and dotted(s.targets[0]) == node.id]
-            return any(_may_be_whole_numbers(v, loop) for v in values if names_read(v) != {node.id})
+            return any(_may_be_whole_numbers(v, loop) for v in values if names_read(v) != frozenset({node.id}))
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
             return True
         case ast.BinOp(op=ast.Div()):
