@@ -4,7 +4,8 @@ A line ending in `#$ {...}` was measured: `expr` is the expression (default: the
 how often it ran. With `rule` it carries a finding, with `fix` that finding has a fix that replaces the expression, or
 everything from there to the end of the expression `lines` - 1 lines below.
 A line `#! {...}` says what the run does: `fail`, `crash`, `print`, `skip` (a file it does not reach), `block`
-("profile" or "verify", until it is cancelled and half a second longer), `smaller` (so many findings are not shown).
+("profile" or "verify", until it is cancelled and half a second longer), `median` (what it measures, in milliseconds),
+`smaller` (so many findings are not shown).
 """
 
 from __future__ import annotations
@@ -77,11 +78,13 @@ class FakeEngine:
             "overlays": sorted(request.overlays),
         }
         marks = [mark for source in sources.values() for mark in _marks(source)]
+        orders = [order for source in sources.values() for order in _orders(source)]
+        median = next((order["median"] for order in orders if "median" in order), MEDIAN_MS)
         profile = Profile(
             entry=request.entry,
             target=request.target,
             environment=Environment("3.11", "2.13", "linux", "cpu", "a CPU", None, None, 1, True, False),  # noqa: FBT003
-            forward=Forward(Quantiles(MEDIAN_MS, 9.0, 11.0, 30), None, None, None, "dispatch"),
+            forward=Forward(Quantiles(median, 0.9 * median, 1.1 * median, 30), None, None, None, "dispatch"),
             grad=GradUse(False, False, False, False, False),  # noqa: FBT003
             unattributed_share=0.1,
             lines=tuple(_cost(source, span, mark) for source, span, mark in marks),

@@ -64,10 +64,10 @@ def compare(before: Profile, after: Profile) -> Comparison:
     old, new = before.forward.wall_ms, after.forward.wall_ms
     lines = sorted(_lines(before, after), key=lambda change: -abs(change.change_ms))
     operators = sorted(_operators(before, after), key=lambda change: -abs(change.change_ms))
-    return Comparison(old, new, _verdict(old, new), tuple(lines), tuple(operators))
+    return Comparison(old, new, verdict(old, new), tuple(lines), tuple(operators))
 
 
-def _verdict(before: Quantiles, after: Quantiles) -> Verdict:
+def verdict(before: Quantiles, after: Quantiles) -> Verdict:
     """A difference counts if the middle 80 % of the runs do not overlap: what one run took, another may take too."""
     if after.p90 < before.p10:
         return "faster"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from forwardlens.model import Bound, ExpressionCost, Fix, Profile, Verification
+from forwardlens.model import Bound, ExpressionCost, Fix, Profile, Quantiles, Verification
 from forwardlens.report.numbers import STALE, format_count, format_factor, format_ms, format_share
 
 SMALLEST_LABEL = 0.01
@@ -94,9 +94,13 @@ def heat_level(share: float) -> int:
     return sum(share >= limit for limit in _HEAT)
 
 
-def forward_label(profile: Profile, findings: int, smaller: int = 0, *, stale: bool = False) -> str:
+def forward_label(
+    profile: Profile, findings: int, smaller: int = 0, *, stale: bool = False, was: Quantiles | None = None
+) -> str:
     """`6.60 ms · bound by dispatch · 3 findings`, and how many `smaller` ones are not shown."""
     median = f"{STALE if stale else ''}{format_ms(profile.forward.wall_ms.median)}"
+    if was is not None:
+        median = f"was {format_ms(was.median)}, now {median}"
     found = format_count(findings, "finding") if findings else "no findings"
     found += f" and {smaller} smaller" if smaller else ""
     return _SEPARATOR.join((median, _BOUNDS[profile.forward.bound], found))

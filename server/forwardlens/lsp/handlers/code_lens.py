@@ -10,8 +10,9 @@ from forwardlens.lsp.commands import PROFILE, REPORT
 from forwardlens.lsp.convert import to_range
 from forwardlens.lsp.runs import entry_name
 from forwardlens.lsp.server import ForwardLensServer
-from forwardlens.lsp.session import Outline, View
-from forwardlens.model import SMALLER_FINDINGS, Span
+from forwardlens.lsp.session import Outline, Run, View
+from forwardlens.model import SMALLER_FINDINGS, Quantiles, Span
+from forwardlens.report.compare import verdict
 from forwardlens.report.labels import forward_label
 from forwardlens.source.entries import ForwardMethod
 from forwardlens.source.paths import path_from_uri, uri_key
@@ -53,7 +54,17 @@ def _lenses(server: ForwardLensServer, uri: str, path: str, outline: Outline) ->
 def _result_title(server: ForwardLensServer, view: View) -> str:
     result = view.run.result
     smaller = sum(error.count for error in result.errors if error.kind == SMALLER_FINDINGS)
-    return forward_label(result.profile, len(result.findings), smaller, stale=server.session.is_stale(view.run))
+    stale, was = server.session.is_stale(view.run), _before_the_edit(view.run)
+    return forward_label(result.profile, len(result.findings), smaller, stale=stale, was=was)
+
+
+def _before_the_edit(run: Run) -> Quantiles | None:
+    """What the forward took before, if its code was changed and the difference is more than that between two runs."""
+    before, after = run.earlier, run.result.profile
+    if before is None or before.texts == after.texts:
+        return None
+    times = before.forward.wall_ms
+    return None if verdict(times, after.forward.wall_ms) == "same" else times
 
 
 def measured_forward(view: View, outline: Outline) -> ForwardMethod | None:
