@@ -30,7 +30,7 @@ _MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class EntryConfig:
-    """`[tool.forwardlens.entries.NAME]`."""
+    """`[tool.forwardlens.entries.NAME]`. `time_limit` is in seconds for one forward, `memory_limit` in gigabytes."""
 
     run: Annotated[
         str, "What is run: file.py:name, package.module:name, script.py, -m package.module or tests/test_x.py::test_y."
@@ -45,6 +45,12 @@ class EntryConfig:
     backward: Annotated[bool, "Run the backward pass too."] = False
     graph_breaks: Annotated[bool, "Also say where torch.compile would break the graph."] = False
     arguments: Annotated[tuple[str, ...], "Arguments of a script."] = ()
+    time_limit: Annotated[float | None, "Seconds that one forward may take before it is measured in part."] = None
+    memory_limit: Annotated[float | None, "Gigabytes that the run may have; most of the machine's if not given."] = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        return None if self.memory_limit is None else int(self.memory_limit * 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,8 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "threshold": (0, 1),
     "iterations": (1, math.inf),
     "warmup": (0, math.inf),
+    "time_limit": (0.01, math.inf),
+    "memory_limit": (0.5, math.inf),
 }
 
 

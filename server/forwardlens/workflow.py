@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from forwardlens.attribution.attribute import IN_PLACE, attribute
 from forwardlens.config import Settings
 from forwardlens.fixes import trial
 from forwardlens.model import Finding, Fix, Profile, RunError, Verification
 from forwardlens.rules import engine
+from forwardlens.runner.interpreter import choose_interpreter
 from forwardlens.runner.pool import WorkerPool
 from forwardlens.runner.request import OnProgress, Progress, RunFailedError, RunRequest
 from forwardlens.runner.runner import record
@@ -53,6 +55,11 @@ class FixReport:
     verified: Verification | None = None
 
 
+def prepare(python: str | None, workspace: Path) -> None:
+    """Have a worker ready for the next run in this workspace. It runs none of the user's code."""
+    _pool.prepare(choose_interpreter(python, workspace).path)
+
+
 def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event) -> Result:
     """Measure `request` and look for faults; blocks until done.
 
@@ -60,7 +67,7 @@ def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, ca
     """
     # Trying a fix must load the same packages anew as measuring did, so the result keeps them in its request.
     request = replace(request, include=tuple(dict.fromkeys((*settings.include, *request.include))))
-    with _pool.worker(request, on_progress, cancelled) as worker:
+    with _pool.worker(request, on_progress, cancelled, keep=True) as worker:
         recording = record(worker, request, on_progress, cancelled)
     on_progress(Progress("diagnose", "Looking for faults"))
     measured = attribute(recording, request.entry)
@@ -75,6 +82,7 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
     Raises `RunFailedError` if the worker dies or `cancelled` is set.
     """
     if _in_place(result) or not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
+        _pool.release(result.request)
         return result
     try:
         return _tried(result, on_progress, cancelled)
@@ -89,7 +97,7 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
 def _tried(result: Result, on_progress: OnProgress, cancelled: threading.Event) -> Result:
     findings: list[Finding] = []
     rejected = list(result.rejected)
-    with _pool.worker(result.request, on_progress, cancelled) as worker:
+    with _pool.worker(result.request, on_progress, cancelled, keep=False) as worker:
         for number, finding in enumerate(result.findings):
             on_progress(Progress("verify", f"Trying fixes for {finding.rule}", number / len(result.findings)))
             tried = [
@@ -165,8 +173,9 @@ def _fix_round(
     refused: list[tuple[Finding, Fix]] = []
     candidates = [] if _in_place(result) else list(_candidates(result, rules, unsafe))
     if not candidates:
+        _pool.release(result.request)
         return [], [], {}
-    with _pool.worker(result.request, on_progress, cancelled) as worker:
+    with _pool.worker(result.request, on_progress, cancelled, keep=False) as worker:
         stack = trial.Stack(worker, result.request, result.sources, cancelled)
         for number, (finding, fix) in enumerate(candidates):
             on_progress(Progress("verify", f"Trying: {fix.title}", number / len(candidates)))

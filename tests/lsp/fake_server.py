@@ -53,6 +53,9 @@ class FakeEngine:
     def __init__(self) -> None:
         self._measuring = threading.Lock()
 
+    def prepare(self, python: str | None, folder: Path, /) -> None:
+        (folder / "prepared").write_text(python or "")
+
     def profile(
         self, request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event, /
     ) -> Result:

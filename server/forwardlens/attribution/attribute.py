@@ -222,6 +222,8 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
         yield RunError(
             "truncated", "the forward runs more operators than one profile holds; what came after is not broken down"
         )
+    for note in recording.get("notes", ()):
+        yield RunError("observer", note["message"], note["file"], note["line"])
     if reason := recording.get("in_place"):
         yield RunError(
             IN_PLACE,

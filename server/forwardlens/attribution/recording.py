@@ -91,6 +91,15 @@ class RawClock(TypedDict):
     iterations: list[list[RawClockRow]]
 
 
+class RawNote(TypedDict):
+    """What the run left out: `what` of the program's own, told in one sentence."""
+
+    what: str
+    message: str
+    file: str | None
+    line: int | None
+
+
 class Recording(TypedDict):
     """`dtypes` goes with `shapes`, call by call; `graphs` is None where nothing was compiled. Recordings made before
     these were kept have neither.
@@ -115,3 +124,4 @@ class Recording(TypedDict):
     stopped: bool
     in_place: NotRequired[str]
     graphs: NotRequired[RawGraphs | None]
+    notes: NotRequired[list[RawNote]]

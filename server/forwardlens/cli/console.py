@@ -52,7 +52,7 @@ def progress() -> Generator[OnProgress]:
         yield _ignore
         return
     with console.status("Starting") as status:
-        yield lambda step: status.update(_describe(step))
+        yield lambda step: None if step.stage == "output" else status.update(_describe(step))
 
 
 def _describe(step: Progress) -> str:

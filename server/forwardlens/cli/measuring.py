@@ -33,6 +33,7 @@ class MeasureOptions:
     include: tuple[str, ...]
     save_trace: Path | None
     time_limit: float | None
+    memory_limit: float | None
     arguments: tuple[str, ...]
 
 
@@ -79,6 +80,12 @@ def measured(command: Callable[..., None]) -> Callable[..., None]:
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             help="Measure a forward in part that takes longer than this; 60 if not given.",
+        ),
+        click.option(
+            "--memory-limit",
+            type=click.FloatRange(min=0.5),
+            metavar="GB",
+            help="The most memory the run may have; nine tenths of the machine's if not given.",
         ),
         click.option(
             "--save-trace",
@@ -132,7 +139,8 @@ def _request(options: MeasureOptions, entry: EntryConfig, workspace: Path) -> Ru
         graph_breaks=options.graph_breaks or entry.graph_breaks,
         include=options.include,
         arguments=options.arguments or entry.arguments,
-        time_limit=options.time_limit,
+        time_limit=options.time_limit or entry.time_limit,
+        memory_limit=entry.memory_bytes if options.memory_limit is None else int(options.memory_limit * 1e9),
         save_trace=None if options.save_trace is None else str(options.save_trace),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from forwardlens.config import Settings
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Both methods block and are called in a thread of their own; both may raise `RunFailedError`."""
+    """Each method blocks and is called in a thread of its own; each may raise `RunFailedError`."""
+
+    def prepare(self, python: str | None, folder: Path, /) -> None: ...
 
     def profile(
         self, request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event, /
@@ -24,6 +27,11 @@ class Engine(Protocol):
 
 class WorkflowEngine:
     """The real one. It is imported by the first run, so that the server is there before the rules are."""
+
+    def prepare(self, python: str | None, folder: Path, /) -> None:
+        from forwardlens import workflow
+
+        workflow.prepare(python, folder)
 
     def profile(
         self, request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event, /

@@ -124,7 +124,7 @@ async def _run(
     engine, cancelled = server.engine, active.cancelled
 
     def report(step: Progress) -> None:
-        loop.call_soon_threadsafe(progress.report, step)
+        loop.call_soon_threadsafe(server.log_output if step.stage == "output" else progress.report, step)
 
     number, earlier = next(_numbers), server.session.earlier_profile(active.folder, plan.request)
 
@@ -184,6 +184,8 @@ def make_plan(
         arguments=entry.arguments if asked.arguments is None else asked.arguments,
         environment=asked.environment or {},
         cwd=None if asked.cwd is None else Path(asked.cwd),
+        time_limit=entry.time_limit,
+        memory_limit=entry.memory_bytes,
         overlays=overlays,
     )
     threshold = settings.threshold if client.threshold is None else client.threshold

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 import pkgutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,15 +26,17 @@ from forwardlens.lsp.engine import Engine
 from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.publish import HeatLine, Publisher
 from forwardlens.lsp.session import Session
-from forwardlens.runner.request import RunFailedError
+from forwardlens.runner.request import Progress, RunFailedError
 from forwardlens.source.callers import OutlineCache
-from forwardlens.source.paths import is_inside, path_from_uri
+from forwardlens.source.paths import is_inside, path_from_uri, path_key
 
 PROFILE_CHANGED = "forwardlens/profileChanged"
 PROBLEM = "forwardlens/problem"
 RUN_CHANGED = "forwardlens/runChanged"
 _LONGEST_STOP = 2.0
 """Seconds that cancelled work may take to end when the server does."""
+_PREPARE_AGAIN_S = 60.0
+"""A user who reads a file for longer than this keeps its spare worker from ending."""
 
 T = TypeVar("T")
 
@@ -74,6 +78,8 @@ class ForwardLensServer(LanguageServer):
             self._send_heat,
         )
         self.outlines = OutlineCache()
+        self._prepared: dict[str, float] = {}
+        self._preparing: asyncio.Task[None] | None = None
         self._threads: list[threading.Thread] = []
 
     @property
@@ -130,6 +136,26 @@ class ForwardLensServer(LanguageServer):
             self.protocol.notify(PROBLEM, {"kind": error.kind, "message": message, "uri": uri})
         else:
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+
+    def log_output(self, step: Progress) -> None:
+        """What the user's code prints goes where the editor keeps logs."""
+        self.window_log_message(types.LogMessageParams(types.MessageType.Log, step.message.rstrip("\n")))
+
+    def prepare_run(self, uri: str, path: str) -> None:
+        """Start what a run of this file will need, so that the command need not wait for it."""
+        folder, now = self.folder_of(path), time.monotonic()
+        key = path_key(str(folder))
+        if self.session.trusted and now - self._prepared.get(key, -math.inf) > _PREPARE_AGAIN_S:
+            self._prepared[key] = now
+            self._preparing = asyncio.get_running_loop().create_task(self._prepare(uri, folder))
+
+    async def _prepare(self, uri: str, folder: Path) -> None:
+        # Whatever is wrong will be told by the run.
+        with suppress(RunFailedError):
+            settings = await self.settings_for(uri)
+            selected = None if settings.selected is None else settings.selected.path
+            python = settings.interpreter or selected
+            await self.in_thread(lambda: self.engine.prepare(python, folder))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of `work`, done beside the event loop. Anything but a `RunFailedError` becomes one."""

@@ -1,4 +1,4 @@
-"""A pair of private pipes to a child process, on POSIX and Windows."""
+"""Private pipes to a child process, on POSIX and Windows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import Any, BinaryIO
 
 @dataclass(frozen=True)
 class ChildEnds:
-    """What the child inherits: two numbers for its command line and the Popen arguments that let them through."""
+    """What the child inherits: numbers for its command line and the Popen arguments that let them through.
+
+    Nothing is ever written to `life`: it closes when we end, however we end, and so tells the child.
+    """
 
     read: int
     write: int
+    life: int
     popen: dict[str, Any]
-    _fds: tuple[int, int]
+    _fds: tuple[int, ...]
 
     def close(self) -> None:
         """Close our copies once the child has its own, so that each side sees the other's death."""
@@ -24,11 +28,12 @@ class ChildEnds:
             os.close(fd)
 
 
-def open_pipes() -> tuple[BinaryIO, BinaryIO, ChildEnds]:
-    """`(messages from the child, requests to the child, the child's ends)`."""
+def open_pipes() -> tuple[BinaryIO, BinaryIO, BinaryIO, ChildEnds]:
+    """`(messages from the child, requests to the child, our end of its life line, the child's ends)`."""
     child_read, requests = os.pipe()
     messages, child_write = os.pipe()
-    fds = (child_read, child_write)
+    child_life, life = os.pipe()
+    fds = (child_read, child_write, child_life)
     if sys.platform == "win32":
         import msvcrt
 
@@ -39,4 +44,4 @@ def open_pipes() -> tuple[BinaryIO, BinaryIO, ChildEnds]:
         ends = ChildEnds(*handles, {"startupinfo": startup}, fds)
     else:
         ends = ChildEnds(*fds, {"pass_fds": fds}, fds)
-    return os.fdopen(messages, "rb"), os.fdopen(requests, "wb"), ends
+    return os.fdopen(messages, "rb"), os.fdopen(requests, "wb"), os.fdopen(life, "wb"), ends

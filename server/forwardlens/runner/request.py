@@ -18,6 +18,7 @@ class RunRequest:
     `environment` is added to the run's variables, and `cwd` is where it starts, the workspace if None.
     `overlays` maps absolute paths to unsaved editor text that must run in place of the file.
     `time_limit` is how many seconds one forward may take before it is measured in part.
+    `memory_limit` is how many bytes the process may have of its own; most of the machine's memory when None.
     `save_trace` is where the worker writes a Chrome trace of one more forward.
     `iterations` and `warmup` are chosen by the worker when None.
     `graph_breaks` asks Dynamo, after everything else, where it would break the graph of the whole forward.
@@ -38,13 +39,16 @@ class RunRequest:
     time_limit: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path | None = None
+    memory_limit: int | None = None
     overlays: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`stage` is a short stable word (`start`, `load`, `warm-up`, `time`, `profile`, `clock`, `graphs`,
-    `verify`).
+    """`stage` is a short stable word: `start`, `load`, `warm-up`, `time`, `profile`, `clock`, `graphs`,
+    `verify`.
+
+    The stage `output` is no step: its message is what the user's code printed.
     """
 
     stage: str

@@ -13,11 +13,14 @@ from forwardlens.runner.process import Worker
 from forwardlens.runner.request import OnProgress, Progress, RunFailedError, RunRequest
 
 
-def start_worker(request: RunRequest, on_progress: OnProgress, cancelled: threading.Event) -> Worker:
-    """A worker of the request's interpreter with torch imported. Raises `RunFailedError`."""
+def start_worker(
+    request: RunRequest, on_progress: OnProgress, cancelled: threading.Event, spare: Worker | None = None
+) -> Worker:
+    """A worker of the request's interpreter with torch imported: `spare`, if it lives. Raises `RunFailedError`."""
     interpreter = choose_interpreter(request.python, request.workspace)
     on_progress(Progress("start", f"Starting {interpreter.path}"))
-    worker = Worker(interpreter.path, request.cwd or request.workspace, request.environment)
+    alive = spare is not None and spare.alive
+    worker = spare if alive else Worker(interpreter.path, request.cwd or request.workspace, request.environment)
     try:
         worker.wait_ready(cancelled)
     except BaseException as error:
@@ -72,5 +75,6 @@ def _fields(request: RunRequest) -> dict[str, Any]:
         "arguments": list(request.arguments),
         "save_trace": request.save_trace,
         "time_limit": request.time_limit,
+        "memory_limit": request.memory_limit,
         "overlays": dict(request.overlays),
     }

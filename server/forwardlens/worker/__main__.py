@@ -1,5 +1,5 @@
 # pyright: basic, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
-"""Start of a worker process: `python __main__.py READ WRITE`, two inherited pipe ends.
+"""Start of a worker process: `python __main__.py READ WRITE LIFE TOKEN`, three inherited pipe ends and a word.
 
 The package is loaded under a private name and its folder is taken off `sys.path`, so that no module of ours can
 shadow one of the user's.
@@ -24,4 +24,4 @@ def _load_package() -> None:
 
 if __name__ == "__main__":
     _load_package()
-    importlib.import_module(f"{_PACKAGE}.service").serve(int(sys.argv[1]), int(sys.argv[2]))
+    importlib.import_module(f"{_PACKAGE}.service").serve(*map(int, sys.argv[1:4]), sys.argv[4])

@@ -9,7 +9,6 @@ and the rest of the perturbation is removed by scaling to the untraced time.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -17,6 +16,7 @@ from types import CodeType, FrameType
 import torch
 
 from .locate import Locations
+from .observers import gettrace, settrace
 from .usercode import is_compiled
 
 # An event's cost falls half on the line it ends and half on the line it starts, so both count it.
@@ -80,13 +80,13 @@ class LineClock:
             return on_event
 
         synchronize()
-        previous = sys.gettrace()
-        sys.settrace(on_call)
+        previous = gettrace()
+        settrace(on_call)
         last = now()
         try:
             result = function()
         finally:
-            sys.settrace(previous)
+            settrace(previous)
             current[_SELF] += now() - last
         start = now()
         synchronize()

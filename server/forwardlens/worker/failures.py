@@ -7,14 +7,14 @@ import importlib
 import os
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
 _MACHINERY = ("<frozen importlib", "<frozen runpy", os.path.dirname(os.path.abspath(importlib.__file__)))
 
 
 class Failure(Exception):
-    """`kind` is one of usage, entry, environment (exit codes 2, 3 and 4 of the command line)."""
+    """`kind` is one of usage, entry, environment, crashed (exit codes 2, 3, 4 and 3 of the command line)."""
 
     def __init__(self, kind: str, message: str, file: str | None = None, line: int | None = None, trace: str = ""):
         super().__init__(message)
@@ -38,8 +38,40 @@ def from_exception(error: BaseException, doing: str, is_user) -> Failure:
         place = (error.filename, error.lineno)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    where = f"{os.path.basename(place[0])}:{place[1]}: " if place[0] else ""
-    return Failure("entry", f"{where}{what.splitlines()[0]} (while {doing})", place[0], place[1], _user_trace(error))
+    message = f"{_where(place)}{what.splitlines()[0]} (while {doing}){_next_step(error, text)}"
+    return Failure("entry", message, *place, _user_trace(error))
+
+
+def from_stack(frame: FrameType | None, reason: str, doing: str, is_user) -> Failure:
+    """A crash that the code at `frame` causes. `reason` is a sentence."""
+    place = user_place(frame, is_user)
+    stack = traceback.StackSummary.extract(traceback.walk_stack(frame))
+    stack.reverse()
+    trace = "".join(traceback.StackSummary.from_list([f for f in stack if not _is_ours(f.filename)]).format())
+    message = f"{_where(place)}{reason} (while {doing})"
+    return Failure("crashed", message, *place, f"Stack (most recent call last):\n{trace}")
+
+
+def user_place(frame: FrameType | None, is_user) -> tuple[str | None, int | None]:
+    """File and line of the innermost frame in the user's code, from `frame` outwards."""
+    while frame is not None:
+        if is_user(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None, None
+
+
+def _where(place: tuple[str | None, int | None]) -> str:
+    return f"{os.path.basename(place[0])}:{place[1]}: " if place[0] else ""
+
+
+def _next_step(error: BaseException, text: str) -> str:
+    """What helps against running out of memory, which is no mistake in the user's code."""
+    if type(error).__name__ == "OutOfMemoryError":
+        return "; make the inputs smaller, or end what else uses the device"
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in text:
+        return "; make the inputs smaller, or raise the memory limit"
+    return ""
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:

@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 import torch
 
 from .limits import Stopped
+from .observers import gettrace, settrace
 from .usercode import is_compiled
 
 MARK = "forwardlens::mark"
@@ -142,10 +143,10 @@ class Locator:
     def run(self, function: Callable[[], object]) -> object:
         """One forward with marks on, between two outside marks that tell iterations apart."""
         self._leave_mark(OUTSIDE, OUTSIDE, 0)
-        previous = sys.gettrace()
+        previous = gettrace()
         # Python 3.12 asks at `settrace` whether any frame wants opcode events; frames that start later come too late.
         sys._getframe().f_trace_opcodes = True
-        sys.settrace(self._on_call)
+        settrace(self._on_call)
         try:
             return function()
         except Stopped:
@@ -153,7 +154,7 @@ class Locator:
                 raise
             return None
         finally:
-            sys.settrace(previous)
+            settrace(previous)
             del self._stack[1:]
             # One that was cut off between its start and its end cannot be started again.
             self._mark = torch._C._profiler._RecordFunctionFast(MARK)

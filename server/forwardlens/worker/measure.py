@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Generator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from .case import Case, tensors
 from .channel import Channel
 from .clock import LineClock, event_costs
 from .events import Collector
-from .failures import Failure
+from .failures import Failure, from_stack
 from .limits import DEFAULT_S, Limit, peak_memory
 from .locate import Locations, Locator
 from .overlay import Overlay
@@ -51,7 +52,7 @@ def measure(case: Case, request: dict, is_user: UserCode, overlay: Overlay, chan
 
     channel.progress("warm-up", "Warming up")
     seconds = request.get("time_limit") or DEFAULT_S
-    with Limit(seconds) as limit:
+    with Limit(seconds, when_stuck=bench.give_up) as limit:
         first = timing.time_once(bench.run.look, bench.synchronize)
     passes = bench.in_part(min(seconds, PART_S)) if limit.reached else bench.whole(first, request)
     if request.get("save_trace"):
@@ -103,6 +104,12 @@ class _Bench:
         self.run, self.device, self._is_user, self._channel = run, device, is_user, channel
         self.synchronize = timing.synchronizer(device)
         self.locations = Locations()
+
+    def give_up(self, frame: FrameType | None) -> None:
+        """The forward can be ended with its process only."""
+        reason = "the forward takes too long and does not let itself be stopped"
+        self._channel.send("failed", **from_stack(frame, reason, "timing it", self._is_user).fields())
+        self._channel.leave(1)
 
     def whole(self, first: int, request: dict) -> dict:
         """Every pass over whole forwards; `first` is how long the first one took."""

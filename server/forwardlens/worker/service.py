@@ -3,35 +3,42 @@
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import platform
 import sys
+import threading
 from collections.abc import Callable
 
 from .channel import Channel
-from .failures import Failure, from_exception
+from .failures import Failure, from_exception, from_stack
+from .shield import die_with, end_group
 
 OLDEST_PYTHON = (3, 10)
 OLDEST_TORCH = (2, 4)
 
 
-def serve(read_end: int, write_end: int) -> None:
-    channel = Channel(read_end, write_end)
+def serve(read_end: int, write_end: int, life_end: int, token: str) -> None:
+    die_with(life_end)
+    channel = Channel(read_end, write_end, token)
+    faulthandler.enable(channel.fileno())
     try:
         session = _open_session(channel)
     except Failure as failure:
         channel.send("failed", **failure.fields())
         return
     channel.send("ready")
-    while True:
-        request = channel.receive()
-        channel.send(**_answer(session, request))
+    while (request := channel.receive()) is not None:
+        channel.send(**_answer(channel, session, request))
+    _say_goodbye(channel, session)
 
 
-def _answer(session, request: dict) -> dict:
+def _answer(channel: Channel, session, request: dict) -> dict:
     """The message that ends a request: `done` with its result, or `failed`."""
     is_user: Callable[[str], bool] = lambda filename: False  # noqa: E731
     try:
         is_user = session.user_code(request)
+        channel.exiting = lambda status: _tell_exit(channel, session.doing, is_user, status)
         return {"kind": "done", "result": session.handle(request)}
     except Failure as failure:
         return {"kind": "failed", **failure.fields()}
@@ -39,6 +46,25 @@ def _answer(session, request: dict) -> dict:
         raise
     except BaseException as error:  # SystemExit too: the user's code must not end the worker without a word
         return {"kind": "failed", **from_exception(error, session.doing, is_user).fields()}
+
+
+def _tell_exit(channel: Channel, doing: str, is_user, status: int) -> None:
+    """`os._exit` leaves no trace, so where it was called is told before it."""
+    reason = f"the run ended without an answer: the process exited with code {status} by os._exit"
+    channel.send("failed", **from_stack(sys._getframe(2), reason, doing, is_user).fields())
+
+
+def _say_goodbye(channel: Channel, session) -> None:
+    """What the end of an interpreter does for the user's code: wait for its threads, call its exit handlers."""
+    told = lambda it: channel.send("failed", **from_exception(it.exc_value, "ending", session.is_user).fields())  # noqa: E731
+    sys.unraisablehook = told
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            thread.join()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    end_group(channel.leave)
 
 
 def _open_session(channel: Channel):

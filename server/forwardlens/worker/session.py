@@ -13,9 +13,12 @@ from .case import Case
 from .channel import Channel
 from .failures import Failure
 from .graphs import Graphs
+from .heartbeat import Heartbeat
 from .loop import Loop
 from .measure import choose_device, measure, measure_in_loop
+from .memory import bounded
 from .modules import forget_user_modules
+from .observers import Observers
 from .overlay import Overlay
 from .replay import difference
 from .targets import Target
@@ -34,6 +37,7 @@ class Session:
         self._overlay = Overlay({})
         self._loaded = UserCode([], [])
         self.doing = "starting"
+        self.is_user = UserCode([], [])
 
     def user_code(self, request: dict) -> UserCode:
         roots = [request["workspace"]]
@@ -45,25 +49,27 @@ class Session:
         return UserCode(roots, request.get("include", []))
 
     def handle(self, request: dict) -> dict:
-        if request["op"] == "profile":
-            return self._profile(request)
-        return self._verify(request)
+        self.is_user = self.user_code(request)
+        with bounded(request.get("memory_limit")):
+            return self._profile(request) if request["op"] == "profile" else self._verify(request)
 
     def _profile(self, request: dict) -> dict:
-        is_user = self.user_code(request)
+        is_user = self.is_user
         unknown = missing_packages(request.get("include", []))
         if unknown:
             raise Failure("usage", f"--include {unknown[0]}: {sys.executable} has no package of that name")
         overlay, graphs = Overlay(request.get("overlays", {})), Graphs(is_user)
-        self._channel.progress("load", f"Loading {request['entry']}")
-        case = self._load(request, overlay, is_user)
-        with graphs.watch():
-            recording = self._measure(case, request, is_user, overlay)
+        with Observers(is_user) as observers:
+            with Heartbeat(self._channel, "load", f"Loading {request['entry']}", is_user):
+                case = self._load(request, overlay, is_user)
+            observers.put_aside()
+            with graphs.watch():
+                recording = self._measure(case, request, is_user, overlay)
         account = self._account(graphs, case, request, repeatable="in_place" not in recording)
         # Code that was compiled leaves no costs, but its breaks stand in its text.
         broken = sorted({row[0] for row in account["breaks"] if is_user(row[0])}) if account else []
         texts = {**{path: overlay.text(path) for path in broken}, **recording["texts"]}
-        return {**recording, "texts": texts, "graphs": account}
+        return {**recording, "texts": texts, "graphs": account, "notes": observers.notes}
 
     def _measure(self, case: Case, request: dict, is_user: UserCode, overlay: Overlay) -> dict:
         reason = difference(case, request.get("time_limit"))
@@ -99,7 +105,7 @@ class Session:
             raise Failure("entry", f"{case.described} cannot be repeated: {reason}; and {failure.message}") from None
 
     def _verify(self, request: dict) -> dict:
-        is_user = self.user_code(request)
+        is_user = self.is_user
         before = self._load(request, Overlay(request["before"]), is_user)
         device = choose_device(before, request.get("device"))
         placed = lambda case: case.to(device) if request.get("device") else case  # noqa: E731

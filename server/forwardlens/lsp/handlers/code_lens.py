@@ -28,6 +28,8 @@ def register(server: ForwardLensServer) -> None:
         outline, path = server.session.outline(uri), path_from_uri(uri)
         if outline is None or path is None:
             return []
+        if outline.forwards:
+            server.prepare_run(uri, path)
         return list(_lenses(server, uri, path, outline))
 
 
