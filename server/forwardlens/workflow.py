@@ -82,7 +82,7 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
     Raises `RunFailedError` if the worker dies or `cancelled` is set.
     """
     if _in_place(result) or not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
-        _pool.release(result.request)
+        _pool.release(result.request, on_progress)
         return result
     try:
         return _tried(result, on_progress, cancelled)
@@ -173,7 +173,7 @@ def _fix_round(
     refused: list[tuple[Finding, Fix]] = []
     candidates = [] if _in_place(result) else list(_candidates(result, rules, unsafe))
     if not candidates:
-        _pool.release(result.request)
+        _pool.release(result.request, on_progress)
         return [], [], {}
     with _pool.worker(result.request, on_progress, cancelled, keep=False) as worker:
         stack = trial.Stack(worker, result.request, result.sources, cancelled)

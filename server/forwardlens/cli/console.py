@@ -49,10 +49,17 @@ def progress() -> Generator[OnProgress]:
 
     console = Console(stderr=True)
     if not sys.stderr.isatty() or console.is_dumb_terminal:
-        yield _ignore
+        yield lambda step: say(step.message) if step.stage == "warning" else None
         return
     with console.status("Starting") as status:
-        yield lambda step: None if step.stage == "output" else status.update(_describe(step))
+
+        def on_progress(step: Progress) -> None:
+            if step.stage == "warning":
+                console.print(step.message, markup=False)
+            elif step.stage != "output":
+                status.update(_describe(step))
+
+        yield on_progress
 
 
 def _describe(step: Progress) -> str:
@@ -60,7 +67,3 @@ def _describe(step: Progress) -> str:
 
     message = escape(step.message)
     return message if step.fraction is None else f"{message} ({step.fraction:.0%})"
-
-
-def _ignore(step: Progress) -> None:
-    """Nobody is watching."""

@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 from forwardlens.config import ConfigError, EntryConfig, Settings, load_settings, nearest, resolve_entry
 from forwardlens.lsp.client import ClientSettings, Interpreter
 from forwardlens.lsp.messages import sentence
-from forwardlens.lsp.server import ForwardLensServer, RequestFailedError
+from forwardlens.lsp.server import LOGGED, ForwardLensServer, RequestFailedError
 from forwardlens.lsp.session import ActiveRun, Asked, Failure, Run
 from forwardlens.runner.request import Progress, RunFailedError, RunRequest
 from forwardlens.source.entries import EntryFunction, likely_entries
@@ -124,7 +124,7 @@ async def _run(
     engine, cancelled = server.engine, active.cancelled
 
     def report(step: Progress) -> None:
-        loop.call_soon_threadsafe(server.log_output if step.stage == "output" else progress.report, step)
+        loop.call_soon_threadsafe(server.log_step if step.stage in LOGGED else progress.report, step)
 
     number, earlier = next(_numbers), server.session.earlier_profile(active.folder, plan.request)
 

@@ -33,6 +33,8 @@ from forwardlens.source.paths import is_inside, path_from_uri, path_key
 PROFILE_CHANGED = "forwardlens/profileChanged"
 PROBLEM = "forwardlens/problem"
 RUN_CHANGED = "forwardlens/runChanged"
+LOGGED = {"output": types.MessageType.Log, "warning": types.MessageType.Warning}
+"""The stages of a run's `Progress` that are no steps of it."""
 _LONGEST_STOP = 2.0
 """Seconds that cancelled work may take to end when the server does."""
 _PREPARE_AGAIN_S = 60.0
@@ -137,9 +139,9 @@ class ForwardLensServer(LanguageServer):
         else:
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
-    def log_output(self, step: Progress) -> None:
-        """What the user's code prints goes where the editor keeps logs."""
-        self.window_log_message(types.LogMessageParams(types.MessageType.Log, step.message.rstrip("\n")))
+    def log_step(self, step: Progress) -> None:
+        """What the user's code prints, and warns of at its end, goes where the editor keeps logs."""
+        self.window_log_message(types.LogMessageParams(LOGGED[step.stage], step.message.rstrip("\n")))
 
     def prepare_run(self, uri: str, path: str) -> None:
         """Start what a run of this file will need, so that the command need not wait for it."""

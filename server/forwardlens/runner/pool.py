@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 from forwardlens.runner.interpreter import choose_interpreter
@@ -20,6 +21,14 @@ SPARE_IDLE_S = 600.0
 MOST_SPARES = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    request: RunRequest
+    worker: Worker
+    on_progress: OnProgress
+    timer: threading.Timer
+
+
 class WorkerPool:
     """At most one parked worker, for the request it has just served. Another request never gets it: what one
     program does to its process must not show in another's figures.
@@ -30,7 +39,7 @@ class WorkerPool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parked: tuple[RunRequest, Worker, threading.Timer] | None = None
+        self._parked: _Parked | None = None
         self._spares: dict[str, tuple[Worker, threading.Timer]] = {}
         self._wanted: list[str] = []
         self._running = 0
@@ -73,9 +82,9 @@ class WorkerPool:
                 worker.close()
                 raise
             if keep:
-                self._park(request, worker)
+                self._park(request, worker, on_progress)
             else:
-                worker.end()
+                worker.end(on_progress)
 
     @contextlib.contextmanager
     def _one_run(self) -> Generator[None]:
@@ -88,11 +97,11 @@ class WorkerPool:
                 self._running -= 1
             self._prepare_again()
 
-    def release(self, request: RunRequest) -> None:
+    def release(self, request: RunRequest, on_progress: OnProgress) -> None:
         """The run of `request` needs its worker no more."""
         worker = self._take(request)
         if worker is not None:
-            worker.end()
+            worker.end(on_progress)
             self._prepare_again()
 
     def close(self) -> None:
@@ -107,24 +116,24 @@ class WorkerPool:
 
     def _take(self, request: RunRequest) -> Worker | None:
         with self._lock:
-            if self._parked is None or self._parked[0] is not request:
+            parked = self._parked
+            if parked is None or parked.request is not request:
                 return None
-            _, worker, timer = self._parked
             self._parked = None
-        timer.cancel()
-        return worker
+        parked.timer.cancel()
+        return parked.worker
 
-    def _park(self, request: RunRequest, worker: Worker) -> None:
+    def _park(self, request: RunRequest, worker: Worker, on_progress: OnProgress) -> None:
         self._unpark()
         with self._lock:
-            self._parked = request, worker, _timer(IDLE_S, self._unpark)
+            self._parked = _Parked(request, worker, on_progress, _timer(IDLE_S, self._unpark))
 
     def _unpark(self) -> None:
         with self._lock:
             parked, self._parked = self._parked, None
         if parked is not None:
-            parked[2].cancel()
-            parked[1].end()
+            parked.timer.cancel()
+            parked.worker.end(parked.on_progress)
 
     def _take_spare(self, request: RunRequest) -> Worker | None:
         """None also for a run with variables of its own: what torch reads at its import must be set before."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import queue
 import secrets
@@ -32,8 +31,6 @@ _ENDING_S = 1.0
 # How long the user's exit handlers may take.
 _FAREWELL_S = 2.0
 _CLOSED = object()
-
-logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -105,7 +102,7 @@ class Worker:
         finally:
             _log_output(self._output.take(rest=True), on_progress)
 
-    def end(self) -> None:
+    def end(self, on_progress: OnProgress) -> None:
         """Let the user's exit handlers run, tell which of them fail, then `close`."""
         with contextlib.suppress(OSError):
             self._requests.close()
@@ -113,7 +110,7 @@ class Worker:
         with contextlib.suppress(queue.Empty):
             while (message := self._messages.get(timeout=max(deadline - time.monotonic(), 0))) is not _CLOSED:
                 if message["kind"] == "failed":
-                    logger.warning("%s", message["message"])
+                    on_progress(Progress("warning", message["message"]))
         self.close()
 
     def close(self) -> None:

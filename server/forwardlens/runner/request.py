@@ -48,7 +48,8 @@ class Progress:
     """`stage` is a short stable word: `start`, `load`, `warm-up`, `time`, `profile`, `clock`, `graphs`,
     `verify`.
 
-    The stage `output` is no step: its message is what the user's code printed.
+    Two are no steps: the message of `output` is what the user's code printed, that of `warning` is something its user
+    should know although the run went well.
     """
 
     stage: str

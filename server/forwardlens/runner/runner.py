@@ -19,8 +19,10 @@ def start_worker(
     """A worker of the request's interpreter with torch imported: `spare`, if it lives. Raises `RunFailedError`."""
     interpreter = choose_interpreter(request.python, request.workspace)
     on_progress(Progress("start", f"Starting {interpreter.path}"))
-    alive = spare is not None and spare.alive
-    worker = spare if alive else Worker(interpreter.path, request.cwd or request.workspace, request.environment)
+    if spare is not None and spare.alive:
+        worker = spare
+    else:
+        worker = Worker(interpreter.path, request.cwd or request.workspace, request.environment)
     try:
         worker.wait_ready(cancelled)
     except BaseException as error:

@@ -18,7 +18,6 @@ from typing import Any
 
 MARK = "FORWARDLENS_RUN"
 _ROUNDS = 5
-_PROC = Path("/proc")
 
 
 def popen_arguments() -> dict[str, Any]:
@@ -51,19 +50,26 @@ class Tree:
                 os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
             self._process.kill()
-        # Again as long as there are any: one may have been starting another.
-        for _ in range(_ROUNDS):
-            marked = list(self._marked())
-            if not marked:
-                break
-            for pid in marked:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        if sys.platform == "linux":
+            self._kill_marked()
 
-    def _marked(self) -> Iterator[int]:
-        """Living processes that carry the mark; a dead one has no environment any more."""
-        for entry in _PROC.iterdir() if sys.platform == "linux" else ():
-            if entry.name.isdecimal():
-                with contextlib.suppress(OSError):
-                    if self._mark in (entry / "environ").read_bytes().split(b"\0"):
-                        yield int(entry.name)
+    if sys.platform == "linux":
+
+        def _kill_marked(self) -> None:
+            """Again as long as there are any: one may have been starting another."""
+            for _ in range(_ROUNDS):
+                marked = list(_processes_with(self._mark))
+                if not marked:
+                    break
+                for pid in marked:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+
+
+def _processes_with(variable: bytes) -> Iterator[int]:
+    """Living processes with this in their environment; a dead one has none any more."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if variable in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
