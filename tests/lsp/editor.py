@@ -21,7 +21,7 @@ PUBLISH = types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS
 HEAT = "forwardlens/profileChanged"
 FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
 REAL = [sys.executable, "-m", "forwardlens.lsp"]
-_LONGEST_WAIT = 60.0
+_LONGEST_WAIT = 120.0
 
 
 def measured(expression: str, *, code: str = "{}", **mark: object) -> str:
@@ -207,12 +207,12 @@ def lines(first: int, last: int, end: int = 0) -> types.Range:
 def edited(text: str, edits: Sequence[types.TextEdit]) -> str:
     """`text` after edits in UTF-16 positions, the way an editor applies them."""
     for edit in sorted(edits, key=lambda edit: (edit.range.start.line, edit.range.start.character), reverse=True):
-        start, end = (_offset(text, position) for position in (edit.range.start, edit.range.end))
+        start, end = (offset(text, position) for position in (edit.range.start, edit.range.end))
         text = text[:start] + edit.new_text + text[end:]
     return text
 
 
-def _offset(text: str, position: types.Position) -> int:
+def offset(text: str, position: types.Position) -> int:
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
     start = starts[position.line]
     units = text[start:].encode("utf-16-le")[: 2 * position.character]

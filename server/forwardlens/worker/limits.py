@@ -15,7 +15,7 @@ from types import FrameType
 DEFAULT_S = 60.0
 _POLL_S = 0.02
 # How often code that does not stop is stopped again, before it counts as stuck.
-PATIENCE, _RETRY_S = 20, 0.5
+PATIENCE, _RETRY_S = 4, 5.0
 
 
 class Stopped(BaseException):

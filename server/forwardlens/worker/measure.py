@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Generator
@@ -92,7 +91,7 @@ def _described(case: Case, bench: _Bench, overlay: Overlay, passes: dict) -> dic
         "grad": _grad_use(case, bench.run, passes["names"]),
         "functions": bench.locations.functions,
         "places": bench.locations.places,
-        "texts": {path: overlay.text(path) for path in sorted(used) if os.path.isfile(path)},
+        "texts": {path: overlay.text(path) for path in sorted(used) if overlay.has(path)},
         **passes,
     }
 

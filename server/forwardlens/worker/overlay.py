@@ -29,14 +29,22 @@ class Overlay(importlib.abc.MetaPathFinder):
         self._texts = {normal(path): text for path, text in texts.items()}
         self._names = {*texts, *self._texts}
         self._asking = threading.local()
+        self._compiled: dict[str, str] = {}
 
     def text(self, path: str) -> str:
-        """What `path` stands for: its overlay or its text on disk, with line ends as they are."""
-        text = self._texts.get(normal(path))
+        """What `path` stands for: its overlay, what was compiled of it, or its text on disk. Line ends stay."""
+        known = normal(path)
+        text = self._texts.get(known, self._compiled.get(known))
         return read_source(path) if text is None else text
 
+    def has(self, path: str) -> bool:
+        """Whether there is a text: files come and go, the user's own code may delete them."""
+        known = normal(path)
+        return known in self._texts or known in self._compiled or os.path.isfile(path)
+
     def compile(self, path: str) -> CodeType:
-        return compile(self.text(path), path, "exec", dont_inherit=True)
+        text = self._compiled[normal(path)] = self.text(path)
+        return compile(text, path, "exec", dont_inherit=True)
 
     def find_spec(self, fullname, path=None, target=None):
         if not self._texts or getattr(self._asking, "others", False):

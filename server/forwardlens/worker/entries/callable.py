@@ -47,7 +47,7 @@ def run(entry: str, request: dict, overlay: Overlay, watch) -> str:
 def _import(place: str, workspace: str, overlay: Overlay) -> ModuleType:
     if place.endswith(".py") or os.sep in place or "/" in place:
         path = os.path.abspath(os.path.join(workspace, place))
-        if not os.path.isfile(path):
+        if not overlay.has(path):
             raise Failure("usage", f"there is no file {place} in {workspace}")
         return import_file(path, workspace, overlay)
     search(workspace, workspace=workspace)

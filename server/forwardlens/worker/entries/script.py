@@ -19,7 +19,7 @@ def accepts(entry: str) -> bool:
 
 def run(entry: str, request: dict, overlay: Overlay, watch) -> str:
     path = os.path.abspath(os.path.join(request["workspace"], entry))
-    if not os.path.isfile(path):
+    if not overlay.has(path):
         raise Failure("usage", f"there is no file {entry} in {request['workspace']}")
     text = overlay.text(path)
     if any(dots for dots, _ in imports(text)):

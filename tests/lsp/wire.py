@@ -1,0 +1,113 @@
+"""A server in this process behind real pipes, and the smallest client that can speak to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lsprotocol.converters import get_converter
+
+from forwardlens.lsp.engine import Engine
+from forwardlens.lsp.server import create_server
+
+from .editor import modern_capabilities
+
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass
+class Wire:
+    """Sends messages in order and keeps what comes back. `changed` tells of every arrival."""
+
+    engine: Engine
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    sent: int = 0
+    received: int = 0
+    answers: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    published: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list[tuple[str, list[dict[str, Any]]]])
+    heat: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    _number: int = 0
+
+    def start(self, folders: Mapping[str, str]) -> None:
+        """`folders` maps URIs to names."""
+        to_server, self._requests = os.pipe()
+        self._answers, from_server = os.pipe()
+        server = create_server(self.engine)
+        streams = os.fdopen(to_server, "rb"), os.fdopen(from_server, "wb")
+        self._server = threading.Thread(target=server.start_io, args=streams, daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._server.start()
+        self._reader.start()
+        workspace = [{"uri": uri, "name": name} for uri, name in folders.items()]
+        capabilities = get_converter().unstructure(modern_capabilities())
+        self.ask("initialize", {"processId": None, "capabilities": capabilities, "workspaceFolders": workspace})
+        self.tell("initialized", {})
+
+    def stop(self) -> None:
+        self.ask("shutdown", None)
+        os.close(self._requests)
+        self._server.join(LONGEST_WAIT_S)
+        assert not self._server.is_alive()
+
+    def tell(self, method: str, params: object) -> None:
+        self._send({"method": method, "params": params})
+
+    def begin(self, method: str, params: object) -> int:
+        self._number += 1
+        self._send({"id": self._number, "method": method, "params": params})
+        return self._number
+
+    def ask(self, method: str, params: object) -> Any:
+        """The result; an error of the protocol as `{"error": ...}`."""
+        number = self.begin(method, params)
+        self.wait(lambda: number in self.answers)
+        return self.result(number)
+
+    def result(self, number: int) -> Any:
+        answer = self.answers[number]
+        return {"error": answer["error"]} if "error" in answer else answer.get("result")
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, LONGEST_WAIT_S), "the server did not get there"
+
+    def diagnostics(self) -> dict[str, list[dict[str, Any]]]:
+        """What a client shows: the last of each file."""
+        return dict(self.published)
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        view = memoryview(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        while view:
+            view = view[os.write(self._requests, view) :]
+        self.sent += 1
+
+    def _read(self) -> None:
+        with os.fdopen(self._answers, "rb") as stream:
+            while header := stream.readline():
+                size = int(header.split(b":")[1])
+                while stream.readline().strip():
+                    pass
+                message = json.loads(stream.read(size))
+                with self.changed:
+                    self.received += 1
+                    self._take(message)
+                    self.changed.notify_all()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        method: str | None = message.get("method")
+        params: Any = message.get("params")
+        if method is None:
+            self.answers[message["id"]] = message
+        elif "id" in message:
+            result = [self.settings for _ in params["items"]] if method == "workspace/configuration" else None
+            self._send({"id": message["id"], "result": result})
+        elif method == "textDocument/publishDiagnostics":
+            self.published.append((params["uri"], params["diagnostics"]))
+        elif method == "forwardlens/profileChanged":
+            self.heat[params["uri"]] = params["lines"]
