@@ -34,15 +34,18 @@ class Wire:
     _number: int = 0
 
     def start(self, folders: Mapping[str, str]) -> None:
-        """`folders` maps URIs to names."""
-        to_server, self._requests = os.pipe()
-        self._answers, from_server = os.pipe()
+        """With a server of its own in a thread. `folders` maps URIs to names."""
+        to_server, requests = os.pipe()
+        answers, from_server = os.pipe()
         server = create_server(self.engine)
         streams = os.fdopen(to_server, "rb"), os.fdopen(from_server, "wb")
         self._server = threading.Thread(target=server.start_io, args=streams, daemon=True)
-        self._reader = threading.Thread(target=self._read, daemon=True)
         self._server.start()
-        self._reader.start()
+        self.connect(requests, answers, folders)
+
+    def connect(self, requests: int, answers: int, folders: Mapping[str, str]) -> None:
+        self._requests, self._answers = requests, answers
+        threading.Thread(target=self._read, daemon=True).start()
         workspace = [{"uri": uri, "name": name} for uri, name in folders.items()]
         capabilities = get_converter().unstructure(modern_capabilities())
         self.ask("initialize", {"processId": None, "capabilities": capabilities, "workspaceFolders": workspace})
