@@ -336,15 +336,11 @@ class Traffic(RuleBasedStateMachine):
         self.editor.wire.ask("forwardlens/report", {"uri": self.editor.uri(name)})
         self._check()
 
-    @rule(
-        method=strategies.sampled_from(
-            ("textDocument/rename", "no/such", "workspace/executeCommand", "textDocument/hover")
-        )
-    )
+    @rule(method=strategies.sampled_from(("no/such", "workspace/executeCommand")))
     def asks_nonsense(self, method: str) -> None:
         answer = self.editor.wire.ask(method, {"command": "no.such", "arguments": [3]})
         assert answer is None or "error" in answer
-        self.editor.wire.tell(method, {"nonsense": [1, None]})
+        self.editor.wire.tell("no/such", {"nonsense": [1, None]})
         self._check()
 
     @precondition(lambda self: self.running or self.success)
