@@ -152,7 +152,7 @@ def fix_all(
         if path not in before.sources or source.text != before.sources[path].text
     }
     on_progress(Progress("verify", "Trying all fixes against the program as it was", 1.0))
-    with _pool.worker(current.request, on_progress, cancelled) as worker:
+    with _pool.worker(current.request, on_progress, cancelled, keep=False) as worker:
         tried = trial.try_all(worker, current.request, before.sources, changed, applied, cancelled)
     if tried.outcome in ("differs", "raises"):
         # Each was equal to the one before, but small differences add up.
@@ -173,9 +173,8 @@ def _fix_round(
     refused: list[tuple[Finding, Fix]] = []
     candidates = [] if _in_place(result) else list(_candidates(result, rules, unsafe))
     if not candidates:
-        _pool.release(result.request, on_progress)
         return [], [], {}
-    with _pool.worker(result.request, on_progress, cancelled, keep=False) as worker:
+    with _pool.worker(result.request, on_progress, cancelled, keep=True) as worker:
         stack = trial.Stack(worker, result.request, result.sources, cancelled)
         for number, (finding, fix) in enumerate(candidates):
             on_progress(Progress("verify", f"Trying: {fix.title}", number / len(candidates)))
