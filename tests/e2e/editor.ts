@@ -251,15 +251,6 @@ export class Editor {
     await tab.waitFor({ state: "detached" });
   }
 
-  async setTheme(name: string): Promise<void> {
-    await this.runCommand("Preferences: Color Theme");
-    const input = this.page.locator(".quick-input-widget input.input");
-    await input.fill(name);
-    await this.page.locator(".quick-input-list .monaco-list-row.focused", { hasText: name }).waitFor();
-    await this.page.keyboard.press("Enter");
-    await this.page.locator(".quick-input-widget").waitFor({ state: "hidden" });
-  }
-
   outputLine(text: RegExp): Locator {
     return this.page.locator(".panel .view-line", { hasText: text });
   }
