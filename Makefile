@@ -44,7 +44,7 @@ demo: $(VENV)/.demo  ## profile samples/slow_bert.py: costs by line, findings, f
 
 test: setup  ## all tests; the real VS Code too where Chromium and code-server are present
 	$(NODE) npm run test
-	$(PYTEST)
+	$(PYTEST) --numprocesses 2 --dist loadfile
 
 check: setup  ## lint, formatting and types, Python and TypeScript
 	$(BIN)/ruff check
