@@ -175,7 +175,7 @@ def test_fix_of_another_rule_changes_nothing(forwardlens: Run, slow: Path):
         ("net.py:build", 3, "ValueError: shapes do not fit"),
         ("typo.py:build", 3, "SyntaxError"),
         ("net.py:dies", 3, "exited with code 9"),
-        ("net.py", 3, "without calling a module"),
+        ("net.py", 3, "without calling a torch.nn.Module"),
     ],
 )
 def test_a_failure_is_one_sentence_and_only_the_user_s_traceback(

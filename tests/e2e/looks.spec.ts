@@ -19,8 +19,7 @@ class Tagger(nn.Module):
 
     def forward(self, ids):
         words = [self.word(ids[:, t]) for t in range(ids.shape[1])]
-        hidden = torch.stack(words, dim=1)
-        return self.head(hidden)
+        return self.head(torch.stack(words, dim=1))
 
 
 def build():
@@ -62,7 +61,7 @@ async function profileByKeyboard(editor: Editor): Promise<void> {
   await editor.line(LOOP).filter({ hasText: SHARE }).waitFor();
   await editor.line(HEAD).filter({ hasText: SHARE }).waitFor();
   await editor.progress().waitFor({ state: "detached" });
-  const costly = [12, 14];
+  const costly = [12, 13];
   for (const line of [...costly, costly[0]]) {
     await editor.runCommand("ForwardLens: Go to Next Costly Line");
     await editor.page.locator(".statusbar-item", { hasText: `Ln ${line},` }).waitFor();

@@ -71,16 +71,17 @@ def _emoji(lines: list[str]) -> list[Line]:
 
 
 def _decorated(lines: list[str]) -> list[Line]:
+    """Not the helpers: what an unknown decorator makes of their results is for no rule to guess."""
     helper = ["", "", "def same(thing):", "    return thing"]
-    head = next(number for number, line in enumerate(lines) if line.startswith("class "))
-    found = _before_functions(lines, "@same")
+    head = next((number for number, line in enumerate(lines) if line.startswith("class ")), 2)
+    found = _before_functions(lines, "@same", only={"forward", "build"})
     return [*found[: head - 2], *((line, None) for line in helper), *found[head - 2 :]]
 
 
-def _before_functions(lines: list[str], added: str) -> list[Line]:
-    """`added` on a line of its own above every function and class, and above its decorators."""
+def _before_functions(lines: list[str], added: str, only: set[str] | None = None) -> list[Line]:
+    """`added` on a line of its own above functions (all or those named) and classes, above their decorators."""
     found: list[Line] = []
-    heads = _heads(lines)
+    heads = _heads(lines, only)
     for line, number in _plain(lines):
         if number in heads:
             found.append((f"{line[: len(line) - len(line.lstrip())]}{added}", None))
@@ -88,10 +89,11 @@ def _before_functions(lines: list[str], added: str) -> list[Line]:
     return found
 
 
-def _heads(lines: list[str]) -> set[int]:
-    nodes = ast.walk(ast.parse("\n".join(lines)))
-    functions = (n for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
-    return {min([n.lineno, *(d.lineno for d in n.decorator_list)]) for n in functions}
+def _heads(lines: list[str], only: set[str] | None) -> set[int]:
+    nodes = list(ast.walk(ast.parse("\n".join(lines))))
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and (only is None or n.name in only)]
+    heads = [*functions, *(n for n in nodes if isinstance(n, ast.ClassDef))]
+    return {min([n.lineno, *(d.lineno for d in n.decorator_list)]) for n in heads}
 
 
 def _nested(head: str, tail: list[str]) -> Wear:

@@ -65,6 +65,7 @@ def check(rule: Rule, example: Example, folder: Path, measure: Measure) -> list[
     problems += _told_twice(profile, source)
     if example.fixed is not None and not problems:
         problems += _wrong_result(rule, source, findings, example.fixed, measure)
+    if example.fixed is not None and not problems:
         problems += clothes.problems(source, profile, lambda p, s: _fixed(rule, p, s))
     return problems
 
@@ -195,7 +196,7 @@ def _gradients(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
     # A weight of its own for every element, so that elements in the wrong place show.
     total: Any = 0
     for out in outputs:
-        total = total + (out.flatten() * out.new_tensor(range(1, out.numel() + 1))).sum()
+        total = total + (out.flatten() * out.new_tensor(range(1, out.numel() + 1))).sum() / out.numel()
     total.backward()
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 

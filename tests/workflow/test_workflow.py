@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torch
 SAMPLES = Path(__file__).parents[2] / "samples"
 NEVER = threading.Event()
 # How much slower what the tool makes of the sample may be than the same model fixed by hand.
-CLOSE_TO_HAND_FIXED = 1.15
+CLOSE_TO_HAND_FIXED = 1 / 0.9
 PAIRS = 60
 
 
@@ -84,6 +84,7 @@ def test_every_applied_fix_was_proven(report: FixReport) -> None:
         "embedding-in-loop",
         "grad-mode-in-inference",
         "host-tensor-in-forward",
+        "manual-attention",
         "masking-in-loop",
     }
     for _, fix in report.applied:

@@ -90,7 +90,8 @@ def _explain(error: RunFailedError) -> None:
     complain(error.message)
     if error.trace:
         say(error.trace.rstrip())
-    elif error.log:
+    # An exception tells by itself what happened; a process that died does not.
+    if error.log.strip() and (error.kind == "crashed" or not error.trace):
         say(f"The run printed last:\n{error.log.rstrip()}")
 
 

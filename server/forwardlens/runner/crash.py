@@ -9,6 +9,7 @@ from pathlib import Path
 
 _FRAME = re.compile(r'^ {2}File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)$')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x")
+_REPORT = re.compile(r"^(?:Fatal Python error|Windows fatal exception|Current thread 0x|Thread 0x)", re.MULTILINE)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _WORKER = str(Path(__file__).resolve().parent.parent / "worker")
 
@@ -40,6 +41,12 @@ def find_crash(report: str, workspace: Path | None) -> Crash:
         if place is not None:
             return Crash(stack, place)
     return Crash((), None)
+
+
+def without_report(log: str) -> str:
+    """What the program itself printed before it died."""
+    found = _REPORT.search(log)
+    return log if found is None else log[: found.start()]
 
 
 def describe_exit(code: int) -> str:

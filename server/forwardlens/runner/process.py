@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from forwardlens.runner.crash import describe_exit, find_crash
+from forwardlens.runner.crash import describe_exit, find_crash, without_report
 from forwardlens.runner.messages import MessageStream
 from forwardlens.runner.output import Output
 from forwardlens.runner.pipes import open_pipes
@@ -174,7 +174,9 @@ class Worker:
         if crash.place is None:
             return RunFailedError("crashed", message, log=log)
         place = f"{Path(crash.place.file).name}:{crash.place.line}"
-        return RunFailedError("crashed", f"{place}: {message}", crash.place.file, crash.place.line, crash.trace, log)
+        return RunFailedError(
+            "crashed", f"{place}: {message}", crash.place.file, crash.place.line, crash.trace, without_report(log)
+        )
 
 
 def _start_thread(target: Any) -> threading.Thread:

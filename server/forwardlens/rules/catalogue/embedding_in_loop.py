@@ -125,10 +125,9 @@ class Tagger(nn.Module):
 
     def forward(self, codes):
         steps, batch = codes.shape
-        out = torch.zeros(batch, steps, 8, device=codes.device)
         # one step at a time
         row = self.table(codes)
-        out[:] = self.mix(row).relu().permute(1, 0, 2)
+        out = self.mix(row).relu().permute(1, 0, 2).contiguous()
         return out
 
 
