@@ -788,8 +788,7 @@ class Lifter:
             if max(ranks) == 0 or not value.atom:
                 raise RefusedError(f"`{self._text(other)}` may be a number")
             value = replace(value, rank=max(ranks))
-        bounds = _bounds(loop, stop)
-        counter = f"{self.torch}.arange({', '.join(bounds)}, device={wrapped(value.text, value.atom)}.device)"
+        counter = self._counter(loop, stop, f", device={wrapped(value.text, value.atom)}.device")
         steps = Batched(counter, 1, self._only(depth, 0), ())
         values = [steps, value] if first else [value, steps]
         return replace(self.broadcast(node, operands, values), boolean=True)
@@ -946,10 +945,28 @@ class Lifter:
             raise RefusedError("the number of rounds is not written in the source")
         if loop.start + counted.shift < 0:
             raise RefusedError("the first round's bound is negative")
-        text = f"{self.torch}.arange({', '.join(_bounds(loop, self.stop_of(loop)))}{where})"
+        text = self._counter(loop, self.stop_of(loop), where)
         if counted.shift in {0, 1}:
             return text, counted.shift
         return f"({text} {'+' if counted.shift > 0 else '-'} {abs(counted.shift)})", 0
+
+    def surely_runs(self, loop: Loop) -> bool:
+        """Whether the source itself says that a loop has at least one round."""
+        try:
+            stop = self.stop_of(loop)
+        except RefusedError:
+            return False
+        return stop.isdigit() and int(stop) > loop.start
+
+    def _counter(self, loop: Loop, stop: str, where: str) -> str:
+        """The numbers of all rounds. `arange` refuses a start beyond the stop, which a loop without rounds may have."""
+        if not loop.start and loop.step == 1:
+            return f"{self.torch}.arange({stop}{where})"
+        if self.surely_runs(loop):
+            step = f", {loop.step}" if loop.step > 1 else ""
+            return f"{self.torch}.arange({loop.start}, {stop}{step}{where})"
+        step = f":{loop.step}" if loop.step > 1 else ""
+        return f"{self.torch}.arange({stop}{where})[{loop.start or ''}:{step}]"
 
     def _counter_as_tensor(self, name: str, node: ast.Call) -> Value:
         """`torch.tensor([t])` and `torch.full((b,), t)`: the counter becomes an `arange`."""
@@ -970,7 +987,7 @@ class Lifter:
         where = "" if device is None else f", device={self._text(device)}"
         if device is not None:
             self.require_pure(device)
-        text = f"{self.torch}.arange({', '.join(_bounds(loop, stop))}{where})"
+        text = self._counter(loop, stop, where)
         if size is None:
             return Batched(text, 1, self._only(counted.depth, 0), (None,) * isinstance(given, ast.List))
         entries = size.elts if isinstance(size, (ast.Tuple, ast.List)) else [size]
@@ -1420,12 +1437,6 @@ _WHOLE_NUMBERS = frozenset({"torch.long", "torch.int64"})
 def _key(loop: Loop) -> str:
     """What tells a loop from the others of its function."""
     return f"{loop.node.lineno}.{loop.node.col_offset}.{loop.index or next(iter(loop.elements))}"
-
-
-def _bounds(loop: Loop, stop: str) -> list[str]:
-    """The arguments that give `arange` the loop's numbers."""
-    start = [str(loop.start)] if loop.start or loop.step > 1 else []
-    return [*start, stop, *([str(loop.step)] if loop.step > 1 else [])]
 
 
 def is_plain(function: Function) -> bool:

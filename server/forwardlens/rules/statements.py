@@ -371,6 +371,8 @@ class Rounds:
         grad = self.sites.context.profile.grad
         if grad.outputs_require_grad or grad.backward_ran:
             raise RefusedError("where rounds give the same value, the gradient would be shared out in another way")
+        if not all(self.lifter.surely_runs(loop) for loop in self.lifter.loops):
+            raise RefusedError("a loop without rounds would have no largest value")
         value = self.lifter.lift(part)
         if isinstance(value, Fixed):
             raise RefusedError("every round gives the same value")
