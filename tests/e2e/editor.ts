@@ -181,6 +181,20 @@ export class Editor {
     });
   }
 
+  /** Press a forward's lens until its costs are there: a press while the interpreter changes can be lost. */
+  async profileUntilCosts(forward: RegExp, costly: RegExp): Promise<void> {
+    const costs = this.line(costly).first();
+    await until(`costs at ${costly}`, async () => {
+      if ((await this.progress().count()) === 0) {
+        await (await this.lensAbove(forward, "Profile this forward()")).click();
+      }
+      return costs.waitFor({ timeout: 15_000 }).then(
+        () => true,
+        () => undefined,
+      );
+    });
+  }
+
   /** A row of the list that is open. */
   pickRow(text: string | RegExp): Locator {
     return this.page.locator(".quick-input-list .monaco-list-row", { hasText: text });

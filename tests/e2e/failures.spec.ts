@@ -84,8 +84,7 @@ test("an interpreter without torch is named", { timeout: 10 * SLOW_MS }, async (
         "the setting",
         async () => (await editor.settings())["forwardlens.interpreter"] === chosen || undefined,
       );
-      await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
-      await editor.line(COSTLY).waitFor();
+      await editor.profileUntilCosts(FORWARD, COSTLY);
     });
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -62,8 +62,7 @@ test("the interpreter of the Python extension is used, unless the project names 
     await editor.screenshot("wrong");
     await message.getByRole("button", { name: "Choose interpreter" }).click();
     await editor.pickRow(torch).click();
-    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
-    await editor.line(COSTLY).waitFor();
+    await editor.profileUntilCosts(FORWARD, COSTLY);
     await editor.languageStatus(/torch .* on cpu.*from Python extension/);
     await editor.screenshot("right");
   }).finally(() => rm(join(folder), { recursive: true, force: true }));
