@@ -16,6 +16,7 @@ from forwardlens.runner.interpreter import choose_interpreter
 from forwardlens.runner.pool import WorkerPool
 from forwardlens.runner.request import OnProgress, Progress, RunFailedError, RunRequest
 from forwardlens.runner.runner import record
+from forwardlens.source.paths import is_inside
 from forwardlens.source.text import SourceText
 
 # Fixing one fault can uncover another, or make room for an edit that overlapped; this many looks find them all in
@@ -56,8 +57,13 @@ class FixReport:
 
 
 def prepare(python: str | None, workspace: Path) -> None:
-    """Have a worker ready for the next run in this workspace. It runs none of the user's code."""
-    _pool.prepare(choose_interpreter(python, workspace).path)
+    """Have a worker ready for the next run in this workspace. It runs none of the user's code.
+
+    An interpreter that lies in the workspace is some of it until the user has asked for a run.
+    """
+    chosen = choose_interpreter(python, workspace).path
+    # Its folder: the file itself is often a link to an interpreter elsewhere.
+    _pool.prepare(chosen, after_run=is_inside(str(Path(chosen).parent), str(workspace)))
 
 
 def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, cancelled: threading.Event) -> Result:

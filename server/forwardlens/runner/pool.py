@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from forwardlens.runner.interpreter import choose_interpreter
@@ -41,20 +42,23 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._parked: _Parked | None = None
         self._spares: dict[str, tuple[Worker, threading.Timer]] = {}
-        self._wanted: list[str] = []
+        self._wanted: dict[str, bool] = {}
+        self._used: set[str] = set()
         self._running = 0
         atexit.register(self.close)
 
-    def prepare(self, python: str) -> None:
+    def prepare(self, python: str, *, after_run: bool = False) -> None:
         """Have a spare of this interpreter, for `SPARE_IDLE_S` from now on. Returns at once.
 
+        With `after_run` it is not started before a run has used the interpreter.
         Next to a run, importing torch would show in its times, so it is started after it.
         """
         if _imports_from_here():
             return
         with self._lock:
-            self._wanted = [python, *(other for other in self._wanted if other != python)][:MOST_SPARES]
-            if self._running or self._parked is not None:
+            others = ((other, held) for other, held in self._wanted.items() if other != python)
+            self._wanted = {python: after_run, **dict(islice(others, MOST_SPARES - 1))}
+            if self._running or self._parked is not None or (after_run and python not in self._used):
                 return
             unwanted = [self._spares.pop(other)[0] for other in list(self._spares) if other not in self._wanted]
             known, timer = self._spares.pop(python, (None, None))
@@ -76,6 +80,7 @@ class WorkerPool:
         """
         with self._one_run():
             worker = self._take(request) or start_worker(request, on_progress, cancelled, self._take_spare(request))
+            self._used.add(_python_of(request))
             try:
                 yield worker
             except BaseException:
@@ -108,7 +113,7 @@ class WorkerPool:
         """End every worker."""
         self._unpark()
         with self._lock:
-            self._wanted = []
+            self._wanted = {}
             spares, self._spares = list(self._spares.values()), {}
         for worker, timer in spares:
             timer.cancel()
@@ -139,9 +144,8 @@ class WorkerPool:
         """None also for a run with variables of its own: what torch reads at its import must be set before."""
         if request.environment:
             return None
-        python = choose_interpreter(request.python, request.workspace).path
         with self._lock:
-            worker, timer = self._spares.pop(python, (None, None))
+            worker, timer = self._spares.pop(_python_of(request), (None, None))
         if timer is not None:
             timer.cancel()
         return worker
@@ -152,8 +156,12 @@ class WorkerPool:
         worker.close()
 
     def _prepare_again(self) -> None:
-        for python in self._wanted[::-1]:
-            self.prepare(python)
+        for python, after_run in reversed(self._wanted.copy().items()):
+            self.prepare(python, after_run=after_run)
+
+
+def _python_of(request: RunRequest) -> str:
+    return choose_interpreter(request.python, request.workspace).path
 
 
 def _start_spare(python: str) -> Worker | None:
