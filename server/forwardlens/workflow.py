@@ -141,6 +141,8 @@ def fix_all(
     rejected: list[tuple[Finding, Fix]] = []
     # Not what the last profile saw: a file whose code was compiled in the meantime is not in it.
     fixed: dict[str, SourceText] = {}
+    # As they were before any fix, also files that only run after one.
+    originals = dict(before.sources)
     for _ in range(MOST_ROUNDS):
         # What fails beside others may hold in a later round, so the last one says what is rejected.
         chosen, rejected, texts = _fix_round(current, rules, unsafe, on_progress, cancelled)
@@ -150,17 +152,15 @@ def fix_all(
         fixed.update(texts)
         overlays = {**current.request.overlays, **{path: source.text for path, source in texts.items()}}
         current = profile(replace(request, overlays=overlays), settings, on_progress, cancelled)
+        originals = {**current.sources, **originals}
     if not applied:
         return FixReport(before, current, (), tuple(rejected), {})
-    changed = {
-        path: source
-        for path, source in fixed.items()
-        if path not in before.sources or source.text != before.sources[path].text
-    }
+    before = replace(before, sources=originals)
+    changed = {path: source for path, source in fixed.items() if source.text != originals[path].text}
     on_progress(Progress("verify", "Trying all fixes against the program as it was", 1.0))
     with _pool.worker(current.request, on_progress, cancelled, keep=False) as worker:
         tried = trial.try_all(worker, current.request, before.sources, changed, applied, cancelled)
-    if tried.outcome in ("differs", "raises"):
+    if tried.refuted:
         # Each was equal to the one before, but small differences add up.
         failed = tuple((finding, replace(fix, verified=tried)) for finding, fix in applied)
         return FixReport(before, before, (), (*failed, *rejected), {})

@@ -61,7 +61,7 @@ def attribute(recording: Recording, entry: str) -> Profile:
         recording["texts"],
         (*_notes(recording, times, costs), *graph_notes(recording)),
         timeline(recording, times, where, median * _MS),
-        graphs_of(recording),
+        graphs_of(recording, where),
     )
 
 
@@ -239,10 +239,10 @@ def _notes(recording: Recording, times: LineTimes, costs: tuple[ExpressionCost, 
     if not device.startswith(("cpu", "cuda", "xpu")):
         yield RunError("device", f"torch's profiler records no device times on {device}; costs are host times only")
     if not costs:
-        graphs = graphs_of(recording)
+        graphs = recording.get("graphs")
         why = (
             "ran as compiled code, which has no lines; profile it without the compiler to see them"
-            if graphs is not None and not graphs.asked
+            if graphs is not None and not graphs["asked"]
             else "runs no code of this workspace; name its package with --include"
         )
         yield RunError("no-user-code", f"{recording['described']} {why}")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from forwardlens.attribution.places import Places, expression
 from forwardlens.attribution.recording import RawGraphs, Recording
 from forwardlens.model import GraphBreak, Graphs, RunError, Span
-from forwardlens.source.expressions import expression_at
 from forwardlens.source.text import SourceText
 
 
-def graphs_of(recording: Recording) -> Graphs | None:
+def graphs_of(recording: Recording, where: Places) -> Graphs | None:
     """The graphs, and the breaks in the files whose text is known."""
     raw = recording.get("graphs")
-    if raw is None:
-        return None
-    sources = {path: SourceText(path, text) for path, text in recording["texts"].items()}
-    return Graphs(raw["graphs"], raw["asked"], tuple(_breaks(raw, sources)))
+    return None if raw is None else Graphs(raw["graphs"], raw["asked"], tuple(_breaks(raw, where)))
 
 
 def graph_notes(recording: Recording) -> Iterator[RunError]:
@@ -39,9 +36,9 @@ def graph_notes(recording: Recording) -> Iterator[RunError]:
         )
 
 
-def _breaks(raw: RawGraphs, sources: Mapping[str, SourceText]) -> Iterator[GraphBreak]:
+def _breaks(raw: RawGraphs, where: Places) -> Iterator[GraphBreak]:
     for file, line, column, end_column, function, reason, skipped in raw["breaks"]:
-        source = sources.get(file)
+        source = where.source_of(file)
         if source is not None and 1 <= line <= source.line_count:
             yield GraphBreak(_span(source, line, column, end_column), function, reason, skipped)
 
@@ -50,6 +47,5 @@ def _span(source: SourceText, line: int, column: int | None, end_column: int | N
     """The expression, where its instruction starts and ends on one line; else the line."""
     if column is None or end_column is None or end_column <= column:
         return source.line_span(line)
-    start, end = source.column_from_bytes(line, column), source.column_from_bytes(line, end_column)
-    span = expression_at(source, Span(source.path, line, start, line, end))
+    span = expression(source, line, column, line, end_column)
     return span if source.slice(span).strip() else source.line_span(line)

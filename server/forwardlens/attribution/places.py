@@ -31,18 +31,28 @@ class Places:
             return None
         if column is None or end_column is None:
             return source.line_span(line)
-        start, end = source.column_from_bytes(line, column), source.column_from_bytes(end_line, end_column)
-        return expression_at(source, Span(source.path, line, start, end_line, end), iterates)
+        return expression(source, line, column, end_line, end_column, iterates)
 
     def line_span(self, function: int, line: int) -> Span | None:
         source = self.source(function)
         return None if source is None else source.line_span(line)
 
     def source(self, function: int) -> SourceText | None:
-        return self._sources.get(self._functions[function][0])
+        return self.source_of(self._functions[function][0])
+
+    def source_of(self, path: str) -> SourceText | None:
+        return self._sources.get(path)
 
     def function_name(self, function: int) -> str:
         name = self._functions[function][1]
         while name.endswith(_ANONYMOUS):
             name = name.rpartition(".<")[0]
         return name
+
+
+def expression(
+    source: SourceText, line: int, column: int, end_line: int, end_column: int, iterates: bool = False
+) -> Span:
+    """The expression between two places that the compiler counts in UTF-8 bytes."""
+    start, end = source.column_from_bytes(line, column), source.column_from_bytes(end_line, end_column)
+    return expression_at(source, Span(source.path, line, start, end_line, end), iterates)

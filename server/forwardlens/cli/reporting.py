@@ -29,7 +29,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
 
     for name in reversed(format_names()):
         text = f"Write the report as {load_format(name).title}; - for stdout."
-        collect = click.option(f"--{name}", metavar="FILE", callback=_writable, help=text)(collect)
+        collect = click.option(f"--{name}", metavar="FILE", callback=writable, help=text)(collect)
     return click.option("--verify/--no-verify", default=True, help="Try each fix (the default).")(collect)
 
 
@@ -63,15 +63,11 @@ def _measure(options: MeasureOptions, verify: bool) -> Result:
         return workflow.verify(result, on_progress, cancelled) if verify else result
 
 
-def _writable(_context: click.Context, _parameter: click.Parameter, file: str | None) -> str | None:
-    check_writable(file)
-    return file
-
-
-def check_writable(file: str | None) -> None:
-    """Complain before the measurement, not after it. Raises `click.BadParameter`."""
+def writable(_context: click.Context, _parameter: click.Parameter, file: str | None) -> str | None:
+    """Complain about an option's file before the measurement, not after it. Raises `click.BadParameter`."""
     if file and file != "-" and (Path(file).is_dir() or not Path(file).absolute().parent.is_dir()):
         raise click.BadParameter(f"cannot write '{file}': it is a folder, or its folder does not exist")
+    return file
 
 
 def write_output(text: str, file: str) -> None:

@@ -34,13 +34,11 @@ def worth_trying(fix: Fix) -> bool:
 
 
 def is_refuted(fix: Fix) -> bool:
-    """It was run and the program gave something else, or nothing."""
-    return fix.verified is not None and fix.verified.outcome in ("differs", "raises")
+    return fix.verified is not None and fix.verified.refuted
 
 
 def is_kept(fix: Fix) -> bool:
-    """Equal and not slower. A fix without gain here is kept: its cost may only show on another device."""
-    return fix.verified is not None and fix.verified.outcome in ("equal", "no-gain")
+    return fix.verified is not None and fix.verified.holds
 
 
 def apply_fix(sources: Texts, fix: Fix) -> dict[str, SourceText]:
@@ -61,7 +59,7 @@ def try_fix(
     if not worth_trying(fix):
         return fix
     after = apply_fix(sources, fix)
-    return _run(worker, request, sources, after, _drops_graph(finding), fix, cancelled)
+    return replace(fix, verified=_run(worker, request, sources, after, _drops_graph(finding), cancelled))
 
 
 def try_together(
@@ -77,9 +75,9 @@ def try_together(
         return Together(joined, joined[0][1].verified if joined else None)
     whole = replace(joined[0][1], edits=tuple(edit for _, fix in joined for edit in fix.edits))
     drops_graph = any(_drops_graph(finding) for finding, _ in joined)
-    tried = _run(worker, request, sources, apply_fix(sources, whole), drops_graph, whole, cancelled)
-    if is_kept(tried):
-        return Together(joined, tried.verified)
+    tried = _run(worker, request, sources, apply_fix(sources, whole), drops_graph, cancelled)
+    if tried.holds:
+        return Together(joined, tried)
     stack = Stack(worker, request, sources, cancelled)
     return Together(tuple((f, x) for f, x in joined if (pushed := stack.push(f, x)) is not None and is_kept(pushed)))
 
@@ -113,10 +111,10 @@ class Stack:
         except OverlappingEditsError:
             return None
         before = {**self._sources, **self.texts}
-        tried = _run(self._worker, self._request, before, after, _drops_graph(finding), fix, self._cancelled)
-        if is_kept(tried):
+        tried = _run(self._worker, self._request, before, after, _drops_graph(finding), self._cancelled)
+        if tried.holds:
             self._edits, self.texts = together.edits, after
-        return tried
+        return replace(fix, verified=tried)
 
 
 def try_all(
@@ -128,11 +126,8 @@ def try_all(
     cancelled: threading.Event,
 ) -> Verification:
     """The program after all applied fixes against the one before the first of them."""
-    nothing = Fix("", "safe", ())
     drops_graph = any(_drops_graph(finding) for finding, _ in applied)
-    tried = _run(worker, request, before, after, drops_graph, nothing, cancelled).verified
-    assert tried is not None
-    return tried
+    return _run(worker, request, before, after, drops_graph, cancelled)
 
 
 def _drops_graph(finding: Finding) -> bool:
@@ -145,10 +140,8 @@ def _run(
     before: Texts,
     after: Texts,
     drops_graph: bool,
-    fix: Fix,
     cancelled: threading.Event,
-) -> Fix:
+) -> Verification:
     old = {path: source.text for path, source in before.items()}
     new = {**old, **{path: source.text for path, source in after.items()}}
-    outcome = try_edit(worker, request, old, new, graph_may_vanish=drops_graph, cancelled=cancelled)
-    return replace(fix, verified=outcome)
+    return try_edit(worker, request, old, new, graph_may_vanish=drops_graph, cancelled=cancelled)

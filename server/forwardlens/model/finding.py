@@ -38,6 +38,16 @@ class Verification:
     pairs: int = 0
     message: str | None = None
 
+    @property
+    def refuted(self) -> bool:
+        """The program gave something else, or nothing."""
+        return self.outcome in ("differs", "raises")
+
+    @property
+    def holds(self) -> bool:
+        """Equal and not slower. A change without gain here is one: its cost may only show on another device."""
+        return self.outcome in ("equal", "no-gain")
+
 
 @dataclass(frozen=True, slots=True)
 class Fix:

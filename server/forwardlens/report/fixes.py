@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forwardlens.model import Finding, Fix
@@ -12,8 +11,8 @@ from forwardlens.report.compare import Comparison, LineChange, compare
 from forwardlens.report.diff import unified_diff
 from forwardlens.report.formats.json import SCHEMA, verification_object
 from forwardlens.report.numbers import format_count, format_ms
+from forwardlens.report.record import report_name
 from forwardlens.report.words import verification_text
-from forwardlens.source.paths import relative_name
 
 if TYPE_CHECKING:  # the workflow brings the rules with it, which words do not need
     from forwardlens.workflow import FixReport
@@ -109,7 +108,7 @@ def _line(report: FixReport, change: LineChange) -> str:
 
 
 def _name(report: FixReport, file: str) -> str:
-    return Path(relative_name(file, str(report.before.request.workspace))).as_posix()
+    return report_name(file, report.before.request.workspace)
 
 
 def _ms(value: float | None) -> str:

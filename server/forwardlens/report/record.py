@@ -30,13 +30,17 @@ class Report:
         return tuple(fix for owner, fix in self.rejected if (owner.rule, owner.span) == (finding.rule, finding.span))
 
     def name_of(self, file: str) -> str:
-        """A file as reports name it: relative to the workspace if it is in there, with forward slashes."""
-        return Path(relative_name(file, str(self.workspace))).as_posix()
+        return report_name(file, self.workspace)
 
     def code_of(self, span: Span) -> str:
         """The measured text of a span, its first line; empty where it is not known."""
         source = self.sources.get(span.file)
         return "" if source is None else source.slice(span).partition("\n")[0].strip()
+
+
+def report_name(file: str, workspace: Path) -> str:
+    """A file as reports name it: relative to the workspace if it is in there, with forward slashes."""
+    return Path(relative_name(file, str(workspace))).as_posix()
 
 
 def plain_evidence(evidence: Evidence) -> dict[str, str | float | bool | None]:

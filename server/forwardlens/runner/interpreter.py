@@ -64,13 +64,16 @@ class InterpreterChoice:
 
 def interpreter_choices(explicit: str | None, workspace: Path) -> tuple[InterpreterChoice, ...]:
     """Every place in the order of preference; the first one with a path is taken, and the last one has one."""
-    active = os.environ.get("VIRTUAL_ENV")
-    folder = workspace / ".venv"
+    active, folder = os.environ.get("VIRTUAL_ENV"), workspace / ".venv"
+    is_active, no_other = (
+        "its virtual environment is active (VIRTUAL_ENV)",
+        "no active environment and no .venv has a Python",
+    )
     return (
         InterpreterChoice("--python", _named(explicit, workspace), "it was named" if explicit else "none was named"),
-        _environment("VIRTUAL_ENV", Path(active) if active else None, "its virtual environment is active"),
-        _environment(".venv", folder if folder.is_dir() else None, "the workspace has a .venv"),
-        InterpreterChoice("current", sys.executable, "no virtual environment is active and the workspace has no .venv"),
+        _environment("VIRTUAL_ENV", Path(active) if active else None, is_active, "it is not set"),
+        _environment(".venv", folder if folder.is_dir() else None, "the workspace has one", "the workspace has none"),
+        InterpreterChoice("current", sys.executable, no_other),
     )
 
 
@@ -83,12 +86,11 @@ def _named(explicit: str | None, workspace: Path) -> str | None:
     return str(path) if path.exists() else shutil.which(explicit) or explicit
 
 
-def _environment(place: str, folder: Path | None, taken: str) -> InterpreterChoice:
+def _environment(place: str, folder: Path | None, taken: str, missing: str) -> InterpreterChoice:
     if folder is None:
-        return InterpreterChoice(place, None, "it is not set" if place.isupper() else "the workspace has none")
+        return InterpreterChoice(place, None, missing)
     python = _python_in(folder)
-    reason = f"{taken} ({place})" if place.isupper() else taken
-    return InterpreterChoice(place, python, reason if python else f"there is no Python in {folder}")
+    return InterpreterChoice(place, python, taken if python else f"there is no Python in {folder}")
 
 
 def _python_in(environment: Path) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
+
+from forwardlens.runner.tail import Tail
 
 # A line that is no message is read in pieces of this size, and about as much of all such text is kept.
 _PIECE = 64 * 1024
@@ -20,14 +21,14 @@ class MessageStream:
 
     def __init__(self, stream: BinaryIO, token: str) -> None:
         self._stream, self._start = stream, token.encode() + b" "
-        self._stray: deque[bytes] = deque()
-        self._stray_size = 0
+        self._stray = Tail(_PIECE)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self._stream as stream:
             while piece := stream.readline(_PIECE):
                 if not piece.startswith(self._start):
-                    self._keep(piece)
+                    if piece != b"\n":  # every message begins with one, to stand apart from what came before
+                        self._stray.add(piece)
                     continue
                 line = piece if piece.endswith(b"\n") else piece + stream.readline()
                 message = self._parse(line)
@@ -36,17 +37,10 @@ class MessageStream:
 
     @property
     def stray(self) -> str:
-        return b"".join(self._stray).decode("utf-8", "replace")
+        return self._stray.read().decode("utf-8", "replace")
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:
             return cast("dict[str, Any]", json.loads(line[len(self._start) :]))
         except ValueError:  # the process ended while it wrote
             return None
-
-    def _keep(self, piece: bytes) -> None:
-        if piece != b"\n":  # every message begins with one, to stand apart from what came before
-            self._stray.append(piece)
-            self._stray_size += len(piece)
-        while self._stray_size > _PIECE and len(self._stray) > 1:
-            self._stray_size -= len(self._stray.popleft())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
 from typing import BinaryIO
+
+from forwardlens.runner.tail import Tail
 
 # What is kept of the end of it, for the message of a run that fails.
 KEPT = 64 * 1024
@@ -19,8 +20,7 @@ class Output:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        self._tail = Tail(KEPT)
         self._pending = bytearray()
         self._left_out = 0
         self._taken = 0
@@ -30,14 +30,14 @@ class Output:
         with stream:
             while chunk := os.read(stream.fileno(), PIECE):
                 with self._lock:
-                    self._keep(chunk)
+                    self._tail.add(chunk)
                     room = max(PIECE - len(self._pending), 0)
                     self._pending += chunk[:room]
                     self._left_out += len(chunk) - len(chunk[:room])
 
     def tail(self) -> str:
         with self._lock:
-            return _clean(b"".join(self._tail))
+            return _clean(self._tail.read())
 
     def begin(self) -> None:
         """A new request, with a log of its own."""
@@ -63,12 +63,6 @@ class Output:
             if self._taken >= MOST and not rest:
                 self._left_out, left_out = left_out, 0  # said once, at the end
         return text + (f"\n[{left_out:,} bytes of output left out]\n" if left_out else "")
-
-    def _keep(self, chunk: bytes) -> None:
-        self._tail.append(chunk)
-        self._tail_size += len(chunk)
-        while self._tail_size > KEPT and len(self._tail) > 1:
-            self._tail_size -= len(self._tail.popleft())
 
 
 def _clean(data: bytes) -> str:

@@ -9,8 +9,8 @@ from typing import Literal
 
 from forwardlens.source.entries import entry_functions
 from forwardlens.source.text import SourceText
+from forwardlens.source.tree import Function, dotted
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 Kind = Literal["class", "function", "entry", "fixture", "test", "script"]
 
 SCRIPT = "__main__"
@@ -78,7 +78,7 @@ def _imports(tree: ast.Module) -> tuple[dict[str, Imported], tuple[Imported, ...
 
 def _definitions(source: SourceText, tree: ast.Module) -> Iterator[Definition]:
     entries = {entry.name for entry in entry_functions(source)}
-    functions = [node for node in tree.body if isinstance(node, _Function)]
+    functions = [node for node in tree.body if isinstance(node, Function)]
     for node in functions:
         yield Definition(node.name, _kind(node, entries), node.lineno, _mentions([node]) | _parameters(node))
     for node in tree.body:
@@ -88,7 +88,7 @@ def _definitions(source: SourceText, tree: ast.Module) -> Iterator[Definition]:
     yield from _script(tree, functions)
 
 
-def _kind(node: _Function, entries: set[str]) -> Kind:
+def _kind(node: Function, entries: set[str]) -> Kind:
     if any(name.endswith("fixture") for name in _decorators(node)):
         return "fixture"
     if node.name.startswith("test"):
@@ -100,7 +100,7 @@ def _tests(node: ast.ClassDef) -> Iterator[Definition]:
     """The tests of a class as pytest collects them: of `Test…`, or of a subclass of unittest's `TestCase`."""
     if not (node.name.startswith("Test") or any(name.endswith("TestCase") for name in _mentions(node.bases))):
         return
-    methods = [child for child in node.body if isinstance(child, _Function)]
+    methods = [child for child in node.body if isinstance(child, Function)]
     shared = _mentions([*node.bases, *(method for method in methods if method.name in _SET_UP)])
     for method in methods:
         if method.name.startswith("test"):
@@ -108,7 +108,7 @@ def _tests(node: ast.ClassDef) -> Iterator[Definition]:
             yield Definition(f"{node.name}::{method.name}", "test", method.lineno, mentions)
 
 
-def _script(tree: ast.Module, functions: Iterable[_Function]) -> Iterator[Definition]:
+def _script(tree: ast.Module, functions: Iterable[Function]) -> Iterator[Definition]:
     """What runs with the file, if it does more than define: a call, or anything below `if __name__ == …`."""
     passive = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
     statements = [node for node in tree.body if not isinstance(node, passive)]
@@ -132,12 +132,12 @@ def _is_block(node: ast.stmt) -> bool:
     return isinstance(node, ast.For | ast.While | ast.With)
 
 
-def _decorators(node: _Function) -> Iterator[str]:
+def _decorators(node: Function) -> Iterator[str]:
     for decorator in node.decorator_list:
         yield from _mentions([decorator.func if isinstance(decorator, ast.Call) else decorator])
 
 
-def _parameters(node: _Function) -> frozenset[str]:
+def _parameters(node: Function) -> frozenset[str]:
     """A test asks for a fixture by the name of a parameter."""
     return frozenset(argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
 
@@ -148,17 +148,9 @@ def _mentions(nodes: Iterable[ast.AST]) -> frozenset[str]:
     pending: list[ast.AST] = list(nodes)
     while pending:
         node = pending.pop()
-        name = _dotted(node)
+        name = dotted(node)
         if name is None:
             pending.extend(ast.iter_child_nodes(node))
         else:
             found.add(name)
     return frozenset(found)
-
-
-def _dotted(node: ast.AST) -> str | None:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else None

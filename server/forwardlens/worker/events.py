@@ -131,9 +131,10 @@ class Collector:
         for start, minus_duration, _, event in stream.host:
             nest.add(event, start, -minus_duration)
         kernels, busy = _add_device(stream.device, nest.ops, self.names)
+        counted = [op for op in nest.ops if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)]
         self.iterations.append(
             {
-                "ops": [op.row for op in nest.ops if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)],
+                "ops": [op.row for op in counted],
                 "memory": [[marks[mark][0], size] for mark, size in _located(stream.memory, times) if size > 0],
                 "device_busy_ns": busy,
                 "events": stream.count,
@@ -143,7 +144,7 @@ class Collector:
             }
         )
         if keep_timeline:
-            self.timeline = timeline(locator, times, _host_rows(nest.ops), kernels)
+            self.timeline = timeline(locator, times, _host_rows(counted), kernels)
             del stream, nest, kernels  # they take more memory than anything else
             self.timeline["memory"] = memory(kineto_results, marks, times)
 
@@ -235,7 +236,6 @@ def _host_rows(ops: list[_HostOp]) -> list[tuple]:
             op.row[_SHAPES],
         )
         for op in ops
-        if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)
     ]
 
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-_OURS = os.path.dirname(os.path.abspath(__file__))
+OURS = os.path.dirname(os.path.abspath(__file__))
 _MACHINERY = ("<frozen importlib", "<frozen runpy", os.path.dirname(os.path.abspath(importlib.__file__)))
 
 
@@ -36,9 +36,7 @@ def from_exception(error: BaseException, doing: str, is_user) -> Failure:
     place = next(((file, line) for file, line in reversed(frames) if is_user(file)), (None, None))
     if isinstance(error, SyntaxError) and error.filename:
         place = (error.filename, error.lineno)
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    message = f"{_where(place)}{what.splitlines()[0]} (while {doing}){_next_step(error, text)}"
+    message = f"{where(place)}{in_one_line(error)} (while {doing}){_next_step(error)}"
     return Failure("entry", message, *place, _user_trace(error))
 
 
@@ -48,7 +46,7 @@ def from_stack(frame: FrameType | None, reason: str, doing: str, is_user) -> Fai
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame))
     stack.reverse()
     trace = "".join(traceback.StackSummary.from_list([f for f in stack if not _is_ours(f.filename)]).format())
-    message = f"{_where(place)}{reason} (while {doing})"
+    message = f"{where(place)}{reason} (while {doing})"
     return Failure("crashed", message, *place, f"Stack (most recent call last):\n{trace}")
 
 
@@ -61,15 +59,21 @@ def user_place(frame: FrameType | None, is_user) -> tuple[str | None, int | None
     return None, None
 
 
-def _where(place: tuple[str | None, int | None]) -> str:
+def where(place: tuple[str | None, int | None]) -> str:
     return f"{os.path.basename(place[0])}:{place[1]}: " if place[0] else ""
 
 
-def _next_step(error: BaseException, text: str) -> str:
+def in_one_line(error: BaseException) -> str:
+    """`ValueError: shapes do not fit`, without what further lines say."""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {text}".splitlines()[0] if text else type(error).__name__
+
+
+def _next_step(error: BaseException) -> str:
     """What helps against running out of memory, which is no mistake in the user's code."""
     if type(error).__name__ == "OutOfMemoryError":
         return "; make the inputs smaller, or end what else uses the device"
-    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in text:
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return "; make the inputs smaller, or raise the memory limit"
     return ""
 
@@ -81,7 +85,7 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith((_OURS, *_MACHINERY))
+    return filename.startswith((OURS, *_MACHINERY))
 
 
 def _user_trace(error: BaseException) -> str:

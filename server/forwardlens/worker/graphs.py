@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from .case import Case
+from .failures import in_one_line
 from .limits import Limit
 
 # Tracing takes seconds for most models, and minutes for few.
@@ -83,8 +84,7 @@ class Graphs:
             with self.watch(), Limit(EXPLAIN_LIMIT_S) as limit:
                 torch.compile(_uncompiled(case.call), backend="eager")(*fresh.args, **fresh.kwargs)
         except Exception as error:
-            lines = str(error).strip().splitlines()
-            return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+            return in_one_line(error)
         return f"it was not done after {EXPLAIN_LIMIT_S:.0f} s" if limit.reached else None
 
     def account(self) -> dict | None:

@@ -13,6 +13,7 @@ import dis
 import inspect
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from types import CodeType, FrameType
 
 import torch
@@ -83,11 +84,14 @@ class Locations:
         positions = list(code.co_positions())
         table, place, counted, made, makes = {}, OUTSIDE, 0, None, ""
         starts = {i.offset: i.opname for i in dis.get_instructions(code)}
+        negated = {offset for (offset, _), (_, following) in pairwise(starts.items()) if following == "UNARY_NOT"}
         for offset, position in enumerate(positions):
             name = starts.get(2 * offset)
             if name is not None:
                 counted = 0
-                if made is not None and name.startswith(_TESTS):
+                if 2 * offset in negated and name == "TO_BOOL":
+                    counted = UNCOUNTED  # the first half of a `not`, whose second half counts
+                elif made is not None and name.startswith(_TESTS):
                     # What has just run is no run again for being tested.
                     position, counted = made, 0 if makes in _SILENT else UNCOUNTED
                 elif name not in _BETWEEN:

@@ -28,18 +28,21 @@ class Loop:
         self._target, self._order, self._passes = target.anew(), case.original.order, passes
         self._callees: dict[torch.nn.Module, int] = {}
         self._inside = threading.local()
+        self._watches = False
         self._result: dict | None = None
         self.is_done = False
         self.stop: Callable[[], BaseException] = SeenEnough
         next(passes)
 
     def __enter__(self) -> Loop:
+        self._watches = True
         self._original = torch.nn.Module.__call__
         self._patch = self._measuring(self._original)
         torch.nn.Module.__call__ = self._patch
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
+        self._watches = False
         torch.nn.Module.__call__ = self._original
         return kind is not None and self.is_done and isinstance(error, SeenEnough)
 
@@ -53,7 +56,10 @@ class Loop:
 
     def _measuring(self, original):
         def call(module, *args, **kwargs):
-            if getattr(self._inside, "call", False) or not self._is_wanted(module, sys._getframe(1)):
+            # What the program compiled meanwhile keeps this as its module's `__call__` for ever.
+            if not self._watches or getattr(self._inside, "call", False):
+                return original(module, *args, **kwargs)
+            if not self._is_wanted(module, sys._getframe(1)):
                 return original(module, *args, **kwargs)
             outputs: list[Any] = []
 

@@ -247,13 +247,18 @@ class Runner:
 
     def __init__(self, case: Case, backward: bool, repeats: bool = True) -> None:
         self._case, self._backward, self.repeats = case, backward, repeats
-        self._before = fingerprint((case.args, case.kwargs))
-        try:
-            self._kept = case.with_fresh_inputs()
-        except Uncopyable as error:
-            raise Failure("entry", f"the inputs that {case.described} gives hold {error}; {_MAKE_THEM}") from None
+        self._before, self._kept = None, case
+        if repeats:
+            self._keep_inputs()
         self.copy_inputs = False
         self.output_requires_grad = self.output_is_inference = False
+
+    def _keep_inputs(self) -> None:
+        self._before = fingerprint((self._case.args, self._case.kwargs))
+        try:
+            self._kept = self._case.with_fresh_inputs()
+        except Uncopyable as error:
+            raise Failure("entry", f"the inputs that {self._case.described} gives hold {error}; {_MAKE_THEM}") from None
 
     def inputs_written(self) -> bool:
         """Whether the forward changed its inputs: a tensor, or what holds tensors, such as a cache that grows."""

@@ -10,7 +10,7 @@ import threading
 import torch
 from torch.autograd import profiler as torch_profiler
 
-from .failures import Failure, user_place
+from .failures import OURS, Failure, user_place, where
 
 # Taken before any code of the user's can put others in their place.
 settrace, gettrace = sys.settrace, sys.gettrace
@@ -73,9 +73,8 @@ class Observers:
     def _enable_profiler(self, *args, **kwargs):
         place = self._places["torch's profiler"] = user_place(_caller_of_torch(), self._is_user)
         if self._aside and not _is_ours(_caller_of_torch()) and threading.get_ident() == self._thread:
-            where = f"{os.path.basename(place[0])}:{place[1]}: " if place[0] else ""
             reason = "the forward starts a profiler of torch's, and only one can record at a time"
-            raise Failure("entry", f"{where}{reason}; take it out of the forward to profile it here", *place)
+            raise Failure("entry", f"{where(place)}{reason}; take it out of the forward to profile it here", *place)
         return self._enable(*args, **kwargs)
 
     def _note(self, name: str) -> None:
@@ -92,4 +91,4 @@ def _caller_of_torch():
 
 
 def _is_ours(frame) -> bool:
-    return frame.f_code.co_filename.startswith(os.path.dirname(os.path.abspath(__file__)))
+    return frame.f_code.co_filename.startswith(OURS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .failures import in_one_line
 from .limits import DEFAULT_S, Limit
 from .values import Uncopyable, tensors
 
@@ -52,8 +53,7 @@ def difference(case: Case, seconds: float | None) -> str | None:
     except Uncopyable as error:
         return f"its inputs hold {error}"
     except Exception as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        return f"repeating the call raises {text}"
+        return f"repeating the call raises {in_one_line(error)}"
     if limit.reached or original.output is None:
         return None
     return _compare(original.output, output, values=same_state)

@@ -8,7 +8,6 @@ import faulthandler
 import platform
 import sys
 import threading
-from collections.abc import Callable
 
 from .channel import Channel
 from .failures import Failure, from_exception, from_stack
@@ -35,17 +34,15 @@ def serve(read_end: int, write_end: int, life_end: int, token: str) -> None:
 
 def _answer(channel: Channel, session, request: dict) -> dict:
     """The message that ends a request: `done` with its result, or `failed`."""
-    is_user: Callable[[str], bool] = lambda filename: False  # noqa: E731
     try:
-        is_user = session.user_code(request)
-        channel.exiting = lambda status: _tell_exit(channel, session.doing, is_user, status)
+        channel.exiting = lambda status: _tell_exit(channel, session.doing, session.is_user, status)
         return {"kind": "done", "result": session.handle(request)}
     except Failure as failure:
         return {"kind": "failed", **failure.fields()}
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: the user's code must not end the worker without a word
-        return {"kind": "failed", **from_exception(error, session.doing, is_user).fields()}
+        return {"kind": "failed", **from_exception(error, session.doing, session.is_user).fields()}
 
 
 def _tell_exit(channel: Channel, doing: str, is_user, status: int) -> None:

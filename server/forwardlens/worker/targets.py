@@ -122,8 +122,7 @@ def _at_line(text: str, path: str, line: int, overlay: Overlay) -> Target:
         if isinstance(parent, ast.ClassDef) and isinstance(node, _FUNCTIONS):
             return Target(text, class_name=parent.name, method=node.name)
     if functions and line <= _last_header_line(functions[-1]):
-        first = min([functions[-1].lineno, *(d.lineno for d in functions[-1].decorator_list)])
-        return Target(text, method=functions[-1].name, function=(normal(path), first))
+        return Target(text, method=functions[-1].name, function=(normal(path), _first(functions[-1])))
     if holders and isinstance(holders[-1], ast.stmt) and not isinstance(holders[-1], (*_FUNCTIONS, ast.ClassDef)):
         return Target(text, statement=(normal(path), *_extent(holders[-1], line)))
     raise Failure("usage", f"the target {text} holds no code; choose a line of a forward, a `def` or a call")

@@ -17,6 +17,7 @@ import torch
 from . import timing
 from .case import Case, from_result, tensors
 from .compare import Comparison, Difference, random_state, same_memory, seed, state
+from .failures import in_one_line
 from .limits import Limit
 from .values import copy_for_reloaded
 from .variants import Variant, variants
@@ -34,10 +35,6 @@ class _RaisedError(Exception):
     """The edited program raised on a further input; the text says which and what."""
 
 
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
 def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *, graph_may_vanish: bool) -> dict:
     """`{"outcome": equal|differs|raises|slower|no-gain, "max_abs_diff", "before_ms", "after_ms", "speedup",
     "speedup_low", "speedup_high", "pairs", "message"}`; times are medians, the range is a 95 % interval.
@@ -53,7 +50,7 @@ def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *
     except _RaisedError as raised:
         return {"outcome": "raises", "message": str(raised)}
     except (Exception, SystemExit) as error:
-        return {"outcome": "raises", "message": _described(error)}
+        return {"outcome": "raises", "message": in_one_line(error)}
     return {"max_abs_diff": worst, **timed}
 
 
@@ -153,7 +150,7 @@ def _try_variant(variant: Variant, before: Case, after: Case, device: torch.devi
             new_case = _with_state_of(old_case, new_case)
         new, _ = _seeded(new_case, 0)
     except (Exception, SystemExit) as error:
-        raise _RaisedError(f"with {variant.name}: {_described(error)}") from None
+        raise _RaisedError(f"with {variant.name}: {in_one_line(error)}") from None
     try:
         _compare_call(Comparison(nan_counts=False), old_case, new_case, old, new)
     except Difference as difference:

@@ -18,6 +18,7 @@ import torch
 from . import ambient
 from .case import Case
 from .limits import DEFAULT_S, Limit
+from .observers import gettrace, settrace
 from .replay import Original, RandomState, state_of, summary
 from .targets import Target, function_of, unseen
 from .values import Uncopyable, copy_tensors
@@ -53,9 +54,9 @@ class Watch:
         target: Target,
         time_limit: float | None = None,
         enough: int = ENOUGH_CALLS,
-        stop: Callable[[], BaseException] = SeenEnough,
     ) -> None:
-        self._target, self._time_limit, self._enough, self.stop = target.anew(), time_limit or DEFAULT_S, enough, stop
+        self._target, self._time_limit, self._enough = target.anew(), time_limit or DEFAULT_S, enough
+        self.stop: Callable[[], BaseException] = SeenEnough
         self._seen: dict[object, _Seen] = {}
         self._names: set[str] = set()
         self._inside = threading.local()
@@ -66,17 +67,17 @@ class Watch:
         self._watches = True
         self._original = torch.nn.Module.__call__
         self._patch = self._watching(self._original)
-        self._tracer = sys.gettrace()
+        self._tracer = gettrace()
         torch.nn.Module.__call__ = self._patch
         if self._target.is_traced:
-            sys.settrace(self._on_call)
+            settrace(self._on_call)
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
         self._watches = False
         torch.nn.Module.__call__ = self._original
         if self._target.is_traced:
-            sys.settrace(self._tracer)
+            settrace(self._tracer)
         return kind is not None and self.is_done and isinstance(error, SeenEnough)
 
     def costliest(self, program: str) -> Case | None:

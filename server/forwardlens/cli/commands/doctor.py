@@ -28,13 +28,14 @@ def command(python: str | None) -> None:
 
     workspace = find_workspace(Path.cwd())
     settings = load_settings(workspace, rule_names())
-    named = python or _configured_python(settings)
+    chosen = _chosen(settings, workspace)
+    named = python or (chosen.python if isinstance(chosen, EntryConfig) else None)
     interpreter = choose_interpreter(named, workspace)
     examined = probe(interpreter)
     rows = (
         *_environment(workspace, interpreter, examined),
         *_passed_over(named, workspace, interpreter),
-        *_entries(settings, workspace),
+        *_entries(settings, chosen, workspace),
     )
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -48,9 +49,12 @@ def _in_one_line(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def _configured_python(settings: Settings) -> str | None:
-    default = settings.entries.get(settings.entry or "")
-    return default.python if default else None
+def _chosen(settings: Settings, workspace: Path) -> EntryConfig | ConfigError:
+    """What `profile` without an ENTRY runs, or why it does nothing."""
+    try:
+        return resolve_entry(settings, None, workspace)
+    except ConfigError as error:
+        return error
 
 
 def _environment(workspace: Path, interpreter: Interpreter, examined: Probe) -> Iterator[Row]:
@@ -75,8 +79,8 @@ def _passed_over(named: str | None, workspace: Path, interpreter: Interpreter) -
         yield "not taken", f"{choice.place}, because {choice.reason}"
 
 
-def _entries(settings: Settings, workspace: Path) -> Iterator[Row]:
-    yield "would run", _would_run(settings, workspace)
+def _entries(settings: Settings, chosen: EntryConfig | ConfigError, workspace: Path) -> Iterator[Row]:
+    yield "would run", _would_run(settings, chosen)
     for name, entry in settings.entries.items():
         problem = _problem(entry.run, workspace)
         default = " (default)" if name == settings.entry else ""
@@ -84,15 +88,12 @@ def _entries(settings: Settings, workspace: Path) -> Iterator[Row]:
     yield from _candidates(workspace)
 
 
-def _would_run(settings: Settings, workspace: Path) -> str:
-    """What `profile` without an ENTRY does."""
-    try:
-        entry = resolve_entry(settings, None, workspace)
-    except ConfigError as error:
-        return f"nothing without an ENTRY: {error.message}"
+def _would_run(settings: Settings, chosen: EntryConfig | ConfigError) -> str:
+    if isinstance(chosen, ConfigError):
+        return f"nothing without an ENTRY: {chosen.message}"
     if settings.entry:
-        return f"{entry.run}, because `entry` in pyproject.toml says so"
-    return f"{entry.run}, because it is the only configured entry"
+        return f"{chosen.run}, because `entry` in pyproject.toml says so"
+    return f"{chosen.run}, because it is the only configured entry"
 
 
 def _problem(run: str, workspace: Path) -> str | None:

@@ -11,7 +11,7 @@ import click
 
 from forwardlens.cli.console import progress, say, show
 from forwardlens.cli.measuring import EntryCommand, MeasureOptions, cancelled_by_interrupt, measured, prepare
-from forwardlens.cli.reporting import check_writable, write_output
+from forwardlens.cli.reporting import writable, write_output
 from forwardlens.config import nearest
 from forwardlens.report.diff import unified_diff
 from forwardlens.source.paths import relative_name
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 @measured
 @click.option("--rule", "rules", multiple=True, metavar="RULE", help="Only fixes of this rule; may be repeated.")
 @click.option("--write/--diff", default=False, help="Change the files, or print the change (the default).")
-@click.option("--json", "json_file", metavar="FILE", help="Write what was done as JSON; - for stdout, without a diff.")
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    callback=writable,
+    help="Write what was done as JSON; - for stdout, without a diff.",
+)
 @click.option("--unsafe", is_flag=True, help="Also apply fixes that may change results in cases the run did not meet.")
 def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, json_file: str | None, unsafe: bool) -> None:
     """Apply the fixes that prove themselves.
@@ -38,7 +44,6 @@ def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, json_f
     from forwardlens.report.fixes import render, summary
 
     _check_names(rules)
-    check_writable(json_file)
     request, settings = prepare(options)
     with cancelled_by_interrupt() as cancelled, progress() as on_progress:
         report = workflow.fix_all(request, settings, on_progress, cancelled, frozenset(rules) or None, unsafe)
@@ -64,9 +69,7 @@ def _check_names(rules: tuple[str, ...]) -> None:
 
 def _changes(report: FixReport) -> Iterator[tuple[SourceText, SourceText]]:
     for path, after in report.texts.items():
-        before = report.before.sources.get(path)
-        if before is not None and before.text != after.text:
-            yield before, after
+        yield report.before.sources[path], after
 
 
 def _print_diffs(changes: tuple[tuple[SourceText, SourceText], ...], workspace: Path) -> None:

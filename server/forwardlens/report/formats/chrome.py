@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from forwardlens.model import Lane, Span, Timeline, TimelineEvent
+from forwardlens.model import Lane, Timeline, TimelineEvent
 from forwardlens.report.formats import Format
 from forwardlens.report.record import Report
 
@@ -77,12 +77,13 @@ def _complete(event: TimelineEvent, lane: Lane, report: Report) -> JsonObject:
         "tid": event.lane,
         "ts": start / _NS_PER_US,
         "dur": (end - start) / _NS_PER_US,
-        "args": _arguments(event, event.span, lane, report),
+        "args": _arguments(event, lane, report),
     }
 
 
-def _arguments(event: TimelineEvent, span: Span | None, lane: Lane, report: Report) -> JsonObject:
+def _arguments(event: TimelineEvent, lane: Lane, report: Report) -> JsonObject:
     arguments: JsonObject = {}
+    span = event.span
     if span is not None:
         arguments["place"] = f"{report.name_of(span.file)}:{span.line}"
         arguments |= {"function": event.name} if lane.kind == "code" else {"code": report.code_of(span)}

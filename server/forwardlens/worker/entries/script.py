@@ -36,7 +36,7 @@ def run(entry: str, request: dict, overlay: Overlay, watch) -> str:
             raise Failure(
                 "entry",
                 f"{entry} was exported from a notebook and calls get_ipython(), which only IPython has; "
-                "delete its magic commands, or give a function of it as {entry}:function",
+                f"delete its magic commands, or give a function of it as {entry}:function",
                 path,
             ) from None
         raise
