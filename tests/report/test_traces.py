@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.report.timelines import with_timeline
 
 from forwardlens.attribution.attribute import attribute
+from forwardlens.attribution.recording import Recording
 from forwardlens.report.formats import chrome, speedscope
 from forwardlens.report.record import Report
 from forwardlens.source.text import SourceText
@@ -22,10 +22,9 @@ SPEEDSCOPE_SCHEMA = ROOT / "node_modules" / "speedscope" / "dist" / "release" / 
 
 
 @pytest.fixture(scope="module")
-def h200() -> Report:
+def h200_report(h200: Recording) -> Report:
     """A real forward on a GPU, with thousands of events."""
-    with gzip.open(ROOT / "tests" / "attribution" / "h200_slow_bert.json.gz", "rt", encoding="utf-8") as file:
-        profile = attribute(json.load(file), "slow_bert.py:build")
+    profile = attribute(h200, "slow_bert.py:build")
     sources = {path: SourceText(path, text) for path, text in profile.texts.items()}
     return Report(Path("/models"), profile, (), sources)
 
@@ -55,10 +54,10 @@ def test_a_chrome_trace_names_its_lanes_and_has_every_event(report: Report):
     assert (document["otherData"]["median_ms"], document["otherData"]["events_left_out"]) == (8.0, 3)
 
 
-def test_events_of_a_chrome_trace_are_nested_to_the_nanosecond(h200: Report):
+def test_events_of_a_chrome_trace_are_nested_to_the_nanosecond(h200_report: Report):
     """Perfetto drops an event that sticks out of the one that it starts inside of."""
     lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for event in complete(chrome.document(h200)):
+    for event in complete(chrome.document(h200_report)):
         start = round(event["ts"] * 1000)
         lanes[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1000)))
     assert sum(map(len, lanes.values())) > 10_000
@@ -91,8 +90,8 @@ def test_a_speedscope_file_opens_and_closes_every_frame(report: Report):
     }  # fmt: skip
 
 
-def test_a_speedscope_file_of_a_real_run_is_balanced(h200: Report):
-    document = speedscope.document(h200)
+def test_a_speedscope_file_of_a_real_run_is_balanced(h200_report: Report):
+    document = speedscope.document(h200_report)
     assert len(document["profiles"]) == 2
     for profile in document["profiles"]:
         stack: list[int] = []
@@ -111,10 +110,10 @@ def test_a_speedscope_file_of_a_real_run_is_balanced(h200: Report):
 @pytest.mark.skipif(
     not SPEEDSCOPE_SCHEMA.is_file(), reason="the Node packages are not installed: python scripts/node.py npm ci"
 )
-def test_a_speedscope_file_follows_the_schema_of_speedscope(h200: Report, report: Report):
+def test_a_speedscope_file_follows_the_schema_of_speedscope(h200_report: Report, report: Report):
     schema = json.loads(SPEEDSCOPE_SCHEMA.read_text(encoding="utf-8"))
     validator = cast("Any", jsonschema.Draft7Validator(schema))
-    for document in (speedscope.document(h200), json.loads(speedscope.render(with_timeline(report)))):
+    for document in (speedscope.document(h200_report), json.loads(speedscope.render(with_timeline(report)))):
         validator.validate(document)
 
 

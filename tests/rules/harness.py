@@ -11,13 +11,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import clothes
+from tests.rules import clothes
 
 from forwardlens import workflow
 from forwardlens.config import Settings
 from forwardlens.model import Edit, Finding, Profile
 from forwardlens.rules import engine
-from forwardlens.rules.contract import Example, Rule
+from forwardlens.rules.contract import Example, Match, Rule
 from forwardlens.runner.request import RunRequest
 from forwardlens.source.edits import apply_edits
 from forwardlens.source.text import SourceText
@@ -79,10 +79,15 @@ def _wrong_lines(source: SourceText, findings: tuple[Finding, ...], marked: froz
     if sorted(found) != sorted(marked):
         yield f"marked lines {sorted(marked)}, found {sorted(found)}"
     for finding in findings:
-        if not source.slice(finding.span).strip():
-            yield f"line {finding.span.line}: the finding covers no code"
-        if not finding.message.strip() or finding.message.endswith("."):
-            yield f"line {finding.span.line}: the message is empty or ends in a full stop"
+        yield from (f"line {finding.span.line}: {problem}" for problem in wrong_words(source, finding))
+
+
+def wrong_words(source: SourceText, found: Finding | Match) -> Iterator[str]:
+    """What is wrong with the place and the message of a finding."""
+    if not source.slice(found.span).strip():
+        yield "the finding covers no code"
+    if not found.message.strip() or found.message.endswith("."):
+        yield f"the message is empty or ends in a full stop: {found.message!r}"
 
 
 def _told_twice(profile: Profile, source: SourceText) -> Iterator[str]:

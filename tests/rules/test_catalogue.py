@@ -8,8 +8,8 @@ import pkgutil
 import re
 from pathlib import Path
 
-import harness
 import pytest
+from tests.rules import harness
 
 from forwardlens.rules import catalogue as catalogue_package
 from forwardlens.rules import docs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
-import profiles
 import pytest
+from tests.rules import profiles
 
 from forwardlens.model import SMALLER_FINDINGS, Edit, Fix, Severity
 from forwardlens.rules import engine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import harness
 import pytest
+from tests.rules import harness
 
 from forwardlens.rules.contract import Example, Rule
 from forwardlens.rules.engine import catalogue

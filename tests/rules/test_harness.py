@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-import harness
-import profiles
 import pytest
+from tests.rules import harness, profiles
 
 from forwardlens.model import Applicability, Edit, Fix, Profile
 from forwardlens.rules.contract import Context, Example, Match, Rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import harness
 import pytest
+from tests.rules import harness
 
 from forwardlens.rules.engine import rule_named
 from forwardlens.source.edits import apply_edits

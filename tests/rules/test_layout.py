@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import textwrap
 
-import profiles
 import pytest
+from tests.rules import profiles
 
 from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import sites_of
@@ -21,7 +21,7 @@ def _obstacle(body: str) -> str | None:
     source = SourceText("/w/m.py", HEAD + textwrap.indent(textwrap.dedent(body), "    "))
     linear = profiles.operator("aten::linear", (2, 3), (3, 3))
     costs = [profiles.cost(source, "self.out(y)", 0.1, linear)] if "self.out(y)" in source.text else []
-    sites = sites_of(Context(profiles.profile(source, *costs), source, {}, 0.0))
+    sites = sites_of(Context(profiles.profile(source, *costs), source, {}))
     assert sites is not None
     calls = (n for n in ast.walk(sites.tree.module) if isinstance(n, ast.Call))
     copy = next(n for n in calls if isinstance(n.func, ast.Attribute) and n.func.attr == "contiguous")

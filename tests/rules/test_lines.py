@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import harness
 import pytest
+from tests.rules import harness
 
 from forwardlens.model import ExpressionCost, Profile
 from forwardlens.rules.contract import Example, Rule

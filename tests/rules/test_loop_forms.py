@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import harness
 import pytest
-from test_vectorise import Case, differences, program
+from tests.rules import harness
+from tests.rules.loop_cases import Case, differences, found_by_class, program
 
-from forwardlens.rules import engine
-from forwardlens.rules.contract import Context, Match
+from forwardlens.rules.contract import Match
 from forwardlens.source.edits import apply_edits
 from forwardlens.source.text import SourceText
 
 pytestmark = pytest.mark.torch
 
 FIXED = "a safe fix for the whole loop"
+MOVED = "steps are computed before the loop"
 LEFT = "no fix that replaces the loop"
 ANY = "whatever is offered gives the same"
 
 RULES = ("embedding-in-loop", "masking-in-loop", "elementwise-loop", "scalar-access-in-loop", "invariant-in-loop")
+
+# What the rounds call.
+SMALL_LAYERS = """
+self.emb = nn.Embedding(50, 8)
+self.lin = nn.Linear(8, 8)
+self.bn = nn.BatchNorm1d(8)
+self.drop = nn.Dropout(0.5)
+self.count = 0
+"""
+LARGE_LAYERS = """
+self.emb = nn.Embedding(500, 16)
+self.lin = nn.Linear(16, 16)
+self.norm = nn.LayerNorm(16)
+self.cell = nn.GRUCell(16, 16)
+"""
 
 CASES = [
     Case(
@@ -275,13 +290,7 @@ CASES = [
         def forward(self, x, gate):
             return torch.stack([self.look(x[:, t], gate) for t in range(x.size(1))], 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "helper swapped names",
@@ -297,13 +306,7 @@ CASES = [
                 out.append(self.look(y, i))
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "helper default",
@@ -320,13 +323,7 @@ CASES = [
                 out.append(self.look(x[:, t], scale=3.0))
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "rebind elem",
@@ -439,13 +436,7 @@ CASES = [
                 out.append(self.emb(x[:, t]) + self.emb(torch.tensor([t], device=x.device)))
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "invariant if with view",
@@ -461,13 +452,7 @@ CASES = [
                 out.append(y)
             return torch.stack(out)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "emb split",
@@ -478,12 +463,7 @@ CASES = [
             out = [self.emb(c) for c in x.split(1, dim=1)]
             return torch.cat(out, dim=1)
         """,
-        """
-        self.emb = nn.Embedding(500, 16)
-        self.lin = nn.Linear(16, 16)
-        self.norm = nn.LayerNorm(16)
-        self.cell = nn.GRUCell(16, 16)
-        """,
+        LARGE_LAYERS,
     ),
     Case(
         "emb range len xs",
@@ -497,12 +477,7 @@ CASES = [
                 out.append(self.emb(cols[i]))
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(500, 16)
-        self.lin = nn.Linear(16, 16)
-        self.norm = nn.LayerNorm(16)
-        self.cell = nn.GRUCell(16, 16)
-        """,
+        LARGE_LAYERS,
     ),
     Case(
         "emb walrus",
@@ -515,12 +490,7 @@ CASES = [
                 out.append((e := self.emb(x[:, t])) * torch.sigmoid(e))
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(500, 16)
-        self.lin = nn.Linear(16, 16)
-        self.norm = nn.LayerNorm(16)
-        self.cell = nn.GRUCell(16, 16)
-        """,
+        LARGE_LAYERS,
     ),
     Case(
         "emb tuple target",
@@ -534,12 +504,7 @@ CASES = [
                 out.append(a * b)
             return torch.stack(out, 1)
         """,
-        """
-        self.emb = nn.Embedding(500, 16)
-        self.lin = nn.Linear(16, 16)
-        self.norm = nn.LayerNorm(16)
-        self.cell = nn.GRUCell(16, 16)
-        """,
+        LARGE_LAYERS,
     ),
     Case(
         "emb nested comp",
@@ -549,12 +514,7 @@ CASES = [
         def forward(self, x):
             return torch.stack([torch.stack([self.emb(w) for w in row]) for row in x])
         """,
-        """
-        self.emb = nn.Embedding(500, 16)
-        self.lin = nn.Linear(16, 16)
-        self.norm = nn.LayerNorm(16)
-        self.cell = nn.GRUCell(16, 16)
-        """,
+        LARGE_LAYERS,
     ),
     Case(
         "heads chunk zip",
@@ -823,13 +783,7 @@ CASES = [
             self.count = 0
             return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "helper bn",
@@ -842,13 +796,7 @@ CASES = [
         def forward(self, x):
             return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "helper dropout",
@@ -861,13 +809,7 @@ CASES = [
         def forward(self, x):
             return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], 1)
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "helper inplace",
@@ -882,13 +824,7 @@ CASES = [
             x = x.clone()
             return torch.stack([self.look(x[t]) for t in range(x.size(0))])
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "chunk uneven",
@@ -925,13 +861,7 @@ CASES = [
                 best = torch.maximum(best, self.lin(x[t]))
             return best
         """,
-        """
-        self.emb = nn.Embedding(50, 8)
-        self.lin = nn.Linear(8, 8)
-        self.bn = nn.BatchNorm1d(8)
-        self.drop = nn.Dropout(0.5)
-        self.count = 0
-        """,
+        SMALL_LAYERS,
     ),
     Case(
         "rebind after append",
@@ -974,6 +904,46 @@ CASES = [
             return out
         """,
     ),
+    Case(
+        "cut after counters",
+        FIXED,
+        "torch.zeros(4, 6, 9, dtype=torch.bool), torch.randint(1, 9, (6,))",
+        """
+        def forward(self, mask, lens):
+            for a in range(mask.size(0)):
+                for b in range(mask.size(1)):
+                    mask[a, b, : lens[b]] = True
+            return mask * 2
+        """,
+    ),
+    Case(
+        "cut after a number",
+        ANY,
+        "torch.zeros(4, 6, 9, dtype=torch.bool), torch.randint(1, 9, (6,))",
+        """
+        def forward(self, mask, lens):
+            for b in range(mask.size(1)):
+                mask[0, b, : lens[b]] = True
+            return mask * 2
+        """,
+    ),
+    Case(
+        "carried with a helper",
+        MOVED,
+        "torch.randn(4, 24, 8)",
+        """
+        def look(self, row):
+            bent = row.tanh()
+            return bent + bent.sum(1, keepdim=True)
+
+        def forward(self, x):
+            s = torch.ones(4, 8)
+            for t in range(x.size(1)):
+                s = s * self.lin(self.look(x[:, t]))
+            return s
+        """,
+        SMALL_LAYERS,
+    ),
 ]
 
 
@@ -982,12 +952,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[SourceText, dict
     """The program, and the findings in each class."""
     folder: Path = tmp_path_factory.mktemp("forms")
     source = SourceText(str(folder / "forms.py"), program(CASES))
-    context = Context(harness.measurer(folder)(source), source, {source.path: source}, 0.0)
-    found: dict[str, list[Match]] = {case.class_name: [] for case in CASES}
-    starts = sorted((source.text.index(f"class {name}("), name) for name in found)
-    for match in (match for name in RULES for match in engine.rule_named(name).find(context)):
-        where = source.offset(*match.span.start)
-        found[max(start for start in starts if start[0] < where)[1]].append(match)
+    found = found_by_class(CASES, source, harness.measurer(folder)(source), RULES)
     return source, found
 
 
@@ -999,5 +964,7 @@ def test_form(case: Case, measured: tuple[SourceText, dict[str, list[Match]]]) -
     for fix in fixes:
         after = apply_edits(source, fix.edits).text
         assert list(differences(source.text, after, case.class_name)) == [], after
-    if case.outcome != ANY:
+    if case.outcome == MOVED:
+        assert any("before the loop" in fix.title for fix in fixes), [match.message for match in found[case.class_name]]
+    elif case.outcome != ANY:
         assert bool(whole) == (case.outcome == FIXED), [match.message for match in found[case.class_name]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import profiles
 import pytest
+from tests.rules import profiles
 
 from forwardlens.model import Finding, OpCost, Profile
 from forwardlens.rules import engine

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import harness
 import pytest
+from tests.rules import harness
+from tests.rules.loop_cases import Case, differences, found_by_class, program
 
-from forwardlens.rules import engine
-from forwardlens.rules.contract import Context, Match
+from forwardlens.rules.contract import Match
 from forwardlens.source.edits import apply_edits
 from forwardlens.source.text import SourceText
 
@@ -27,21 +22,6 @@ _TITLES = {
     "Mask all rows at once": WHOLE,
     "Look up all indices before the loop": HOISTED,
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """One `forward`, what becomes of its loop, and the inputs it runs on."""
-
-    name: str
-    outcome: str
-    inputs: str
-    forward: str
-    init: str = ""
-
-    @property
-    def class_name(self) -> str:
-        return "".join(word.title() for word in self.name.replace("-", " ").replace(",", "").replace("_", " ").split())
 
 
 CASES = [
@@ -1161,45 +1141,13 @@ CASES = [
 ]
 
 
-def program(cases: Sequence[Case]) -> str:
-    """A module with a class for each case, and a model that runs them all."""
-    parts = ["import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"]
-    for case in cases:
-        init = textwrap.indent("\n".join(["super().__init__()", textwrap.dedent(case.init).strip()]), " " * 8)
-        forward = textwrap.indent(textwrap.dedent(case.forward).strip(), " " * 4)
-        parts.append(f"class {case.class_name}(nn.Module):\n    def __init__(self):\n{init}\n\n{forward}\n")
-    inputs = ",\n".join(f'        "{case.class_name}": ({case.inputs},)' for case in cases)
-    parts.append(f"def inputs():\n    torch.manual_seed(0)\n    return {{\n{inputs}\n    }}\n")
-    parts.append(
-        "class All(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.parts = nn.ModuleDict({name: globals()[name]() for name in inputs()})\n\n"
-        "    def forward(self, given):\n"
-        "        for name, part in self.parts.items():\n"
-        "            part(*given[name])\n"
-        "        return torch.zeros(1)\n"
-    )
-    parts.append("def build():\n    return All(), (inputs(),)\n")
-    return "\n\n".join(parts)
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[SourceText, dict[str, Match]]:
     """The program, and the finding in each class."""
     folder = tmp_path_factory.mktemp("vectorise")
     source = SourceText(str(folder / "loops.py"), program(CASES))
-    profile = harness.measurer(folder)(source)
-    rules = [engine.rule_named(name) for name in ("embedding-in-loop", "masking-in-loop")]
-    context = Context(profile, source, {source.path: source}, 0.0)
-    # Not through the engine, which would show only the costliest of so many in one file.
-    findings = [match for rule in rules for match in rule.find(context)]
-    starts = [(source.text.index(f"class {case.class_name}("), case.class_name) for case in CASES]
-    by_class: dict[str, Match] = {}
-    for finding in findings:
-        where = source.offset(*finding.span.start)
-        by_class[max((start, name) for start, name in starts if start < where)[1]] = finding
-    return source, by_class
+    found = found_by_class(CASES, source, harness.measurer(folder)(source), ("embedding-in-loop", "masking-in-loop"))
+    return source, {name: matches[-1] for name, matches in found.items() if matches}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -1215,20 +1163,6 @@ def test_loop(case: Case, measured: tuple[SourceText, dict[str, Match]]) -> None
     if fixes:
         after = apply_edits(source, fixes[0].edits).text
         assert list(differences(source.text, after, case.class_name)) == []
-
-
-def differences(before: str, after: str, name: str) -> list[str]:
-    old, new = harness.load(before), harness.load(after)
-    import torch
-
-    results: list[list[Any]] = []
-    torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]
-    model = getattr(old, name)()
-    other = getattr(new, name)()
-    other.load_state_dict(model.state_dict())
-    for program, part in ((old, model), (new, other)):
-        results.append(harness.outputs_and_gradients(part, program.inputs()[name]))
-    return [] if harness.same(*results) else [f"{name}: outputs or gradients differ"]
 
 
 def test_every_kind_of_outcome_is_covered() -> None:

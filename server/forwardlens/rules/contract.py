@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from forwardlens.model import Evidence, ExpressionCost, Finding, Fix, Profile, Related, Severity, Span
@@ -51,12 +51,21 @@ class Match:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may look at: one file of one profile."""
+    """What a rule may look at: one file of one profile, and what other rules find in it."""
 
     profile: Profile
     source: SourceText
     sources: Mapping[str, SourceText]
-    threshold: float
+
+    _found: dict[str, tuple[Match, ...]] = field(
+        default_factory=dict[str, tuple[Match, ...]], compare=False, repr=False
+    )
+
+    def matches(self, rule: Rule) -> tuple[Match, ...]:
+        """What a rule finds. It is asked once, however many others build on its answer. Raises what the rule raises."""
+        if rule.name not in self._found:
+            self._found[rule.name] = tuple(rule.find(self))
+        return self._found[rule.name]
 
     @property
     def costs(self) -> Sequence[ExpressionCost]:

@@ -77,13 +77,13 @@ def find(
     found: list[_Found] = []
     failures: list[RunError] = []
     files = sorted(_measured_files(profile) & sources.keys())
+    contexts = [Context(profile, sources[path], sources) for path in files]
     for rule in catalogue() if rules is None else rules:
         if levels.get(rule.name) == "off":
             continue
         try:
-            for path in files:
-                context = Context(profile, sources[path], sources, threshold * rule.threshold_factor)
-                found += [_Found(rule, sources[path], match) for match in rule.find(context)]
+            for context in contexts:
+                found += [_Found(rule, context.source, match) for match in context.matches(rule)]
         except Exception as error:
             # A broken rule must not take the others with it.
             failures.append(_failure(rule, error))
@@ -189,6 +189,8 @@ def _ignored(item: _Found) -> bool:
 
     Of a statement that holds others, only the lines in front of those count.
     """
+    if not _IGNORE.search(item.source.text):
+        return False
     for line in _statement_lines(item.source, item.match.span):
         for comment in _IGNORE.finditer(item.source.line(line)):
             rules = comment["rules"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from forwardlens.model import ExpressionCost, OpCost, Shape
+from forwardlens.model import ExpressionCost, OpCost, Profile, Shape
 from forwardlens.rules.contract import Context
 from forwardlens.rules.lines import is_whole_line, shared_out
 from forwardlens.source.tree import Function, Tree, tree_of, walk
@@ -132,6 +132,11 @@ def index_items(node: ast.Subscript) -> list[ast.expr]:
 def sites_of(context: Context) -> Sites | None:
     tree = tree_of(context.source)
     return None if tree is None else Sites(context, tree)
+
+
+def operators_of(profile: Profile) -> int:
+    """How many operators one forward runs, without those that others call."""
+    return sum(op.calls for cost in profile.lines for op in cost.ops if op.outermost)
 
 
 def outermost_function(sites: Sites) -> Function | None:

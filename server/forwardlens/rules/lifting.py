@@ -436,7 +436,7 @@ class Lifter:
                 texts.append(self._text(item))
             elif isinstance(item, ast.Slice) and not self.varies(item):
                 self.require_pure(item)
-                texts.append(self._text_of_slice(item))
+                texts.append(self._text(item))
                 slots.append(out)
                 out += 1
             else:
@@ -444,7 +444,7 @@ class Lifter:
             axis += 1
         if not any(loop is not None for loop in loops):
             raise RefusedError(f"`{self._text(node)}` is not a plain slice per round")
-        atom = isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+        atom = _is_atom(node.value)
         text = indexed(self._text(node.value), texts, atom=atom)
         if blocks:
             return Batched(f"{text}{''.join(blocks)}", out, tuple(loops), tuple(slots), view=True)
@@ -596,7 +596,7 @@ class Lifter:
             if item is looked:
                 entries.append(ids)
             elif isinstance(item, ast.Slice) and not self.varies(item):
-                entries.append(self._text_of_slice(item))
+                entries.append(self._text(item))
             else:
                 raise RefusedError(f"`{self._text(node)}` is not a plain look-up")
         if len(entries) > value.round_rank or None in value.slots:
@@ -659,7 +659,7 @@ class Lifter:
             elif isinstance(item, ast.Slice):
                 if self.varies(item):
                     raise RefusedError(f"`{self._text(node)}` is not a plain slice per round")
-                cut = self._text_of_slice(item)
+                cut = self._text(item)
                 if cut != ":" and slot is None:
                     raise RefusedError(f"`{self._text(node)}` cuts a dimension of size 1")
                 slots.append(slot)
@@ -865,7 +865,7 @@ class Lifter:
             return self._flat(node, operands[0])
         if name in _VIEWS and operands:
             return self._view(name, node, operands)
-        if (name in REDUCING or name in ALONG) and operands and (method or self._is_reduction_of(node)):
+        if (name in REDUCING or name in ALONG) and operands:
             return self._along(name, node, operands)
         if name in {"gather", "index_select"} and len(operands) == 3 and not node.keywords:
             return self._gather_along(name, node, operands)
@@ -1138,9 +1138,6 @@ class Lifter:
 
     # -- along dimensions
 
-    def _is_reduction_of(self, node: ast.Call) -> bool:
-        return self.is_library(node.func) and bool(node.args)
-
     def _along(self, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
         """`row.sum(-1)`, `torch.softmax(row, dim=0)`, `row.mean()`."""
         value = self.lift(operands[0])
@@ -1244,12 +1241,11 @@ class Lifter:
         if name == "cosine_similarity":
             dims = round_dims(value, [1 if keyword is None else integer(keyword) or 0])
             place = placed(value, dims, negative=True)[0]
-            bare = [*node.args[:2], *([keyword] if keyword is not None else [])]
             if keyword is not None:
                 parts[keyword] = str(place)
             text = self._spliced(node, parts)
             text = text if keyword is not None else f"{text[:-1]}, dim={place})"
-            return spread(reduced(value, text, dims, keep=False), live, self.depth) if bare else shape
+            return spread(reduced(value, text, dims, keep=False), live, self.depth)
         if name == "pairwise_distance" or keyword is not None:
             raise RefusedError(f"`{self._text(node)}` has an option that is not known to work for all rounds at once")
         dims = round_dims(value, None)
@@ -1418,9 +1414,6 @@ class Lifter:
         if not names_read(node) & self.renamed.keys():
             return node
         return ast.parse(self._text(node), mode="eval").body
-
-    def _text_of_slice(self, item: ast.Slice) -> str:
-        return self._text(item) if hasattr(item, "lineno") else ":"
 
     def _spliced(self, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
         if not self.renamed:

@@ -85,7 +85,7 @@ def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
         head = _head(node.target, node.iter)
         return None if head is None else Loop(node, function, *head, body=(*node.body,))
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
-        return loops_of(sites, node)[0] if loops_of(sites, node) else None
+        return next(iter(loops_of(sites, node)), None)
     return None
 
 

@@ -113,7 +113,7 @@ def claimed(context: Context, sites: Sites, rules: Iterable[Rule]) -> dict[ast.A
     """The loops around what more specific rules find: one cause is one finding. And whether a fix removes the loop."""
     found: dict[ast.AST, bool] = {}
     for rule in rules:
-        for match in rule.find(context):
+        for match in context.matches(rule):
             for node in sites.tree.at(match.span)[:1]:
                 around = loop_around(sites, node)
                 if around is not None:

@@ -13,6 +13,7 @@ from forwardlens.rules.batched import (
     RefusedError,
     Value,
     arranged,
+    flipped,
     indexed,
     live_loops,
     meeting,
@@ -546,7 +547,7 @@ class Rounds:
             if any(isinstance(i, ast.Slice) and i is not cut and (i.lower or i.upper or i.step) for i in items):
                 raise RefusedError(f"`{self._text(target)}` is not a plain slice to write to")
             self.written += [(self._text(target), place), (self._text(inner), place)]
-            slot, axis = region.slots[items.index(cut)], region.slots[items.index(cut)]
+            slot = axis = region.slots[items.index(cut)]
             base = f"{wrapped(region.text, region.atom)}"
         else:
             self.written += [(self._text(t), dotted(inner) or "") for t in (target, target.value)]
@@ -556,7 +557,8 @@ class Rounds:
             ranked = target if inner is target.value else target.value
             region = _unmarked(self.lifter.index_of_rank(whole, index_items(whole), self._rank_of_target(ranked)))
             axis, base = items.index(cut), self._text(inner)
-            slot = next(d for d in range(region.rank) if d != region.loop and d == axis)
+            # A number in front of the cut that is no counter takes a dimension away.
+            slot = axis - sum(not isinstance(i, ast.Slice) and not self.lifter.is_counted(i) for i in items[:axis])
         if slot is None or axis is None or None in region.slots or len(region.loops) != 1:
             raise RefusedError(f"`{self._text(target)}` is not a plain slice to write to")
         made = self._made_of_compare(inner, value, region)
@@ -700,7 +702,7 @@ class Rounds:
                 if appended.name in self.lifter.lists:
                     raise RefusedError(f"`{appended.name}` is filled in several places")
                 value = appended.value
-                self.lifter.lists[appended.name] = _backwards(value) if loop.backwards else value
+                self.lifter.lists[appended.name] = flipped(value) if loop.backwards else value
             else:
                 raise RefusedError(f"`{appended.name}` grows in a loop inside the loop")
 
@@ -886,10 +888,6 @@ def is_empty(value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
         return dotted(value.func) == "list" and not value.args
     return isinstance(value, ast.List) and not value.elts
-
-
-def _backwards(value: Batched) -> Batched:
-    return replace(value, text=f"{wrapped(value.text, value.atom)}.flip({value.loops[-1]})", atom=True, cut=None)
 
 
 def _same_shape(one: Value, other: Value, name: str) -> bool:

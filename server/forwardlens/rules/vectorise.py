@@ -581,9 +581,9 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("the loop has no counter to pick a round's part with")
     else:
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
-    edits = checked(
-        sites.source, [insert_before(tree, node, [f"{name} = {lifter.lengths.finished(value.text)}"]), *inside]
-    )
+    wanted = f"{name} = {value.text}"
+    lines = [lifter.lengths.finished(line) for line in (*_needed(lifter.before, wanted), wanted)]
+    edits = checked(sites.source, [insert_before(tree, node, lines), *inside])
     if edits is None:
         raise RefusedError("the edits do not fit together")
     return edits
@@ -599,6 +599,16 @@ def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, par
     if any(id(n) not in inside for n in used if n is not node.target):
         raise RefusedError("the loop needs its variable for more, and has no counter")
     return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
+
+
+def _needed(lines: Sequence[str], last: str) -> list[str]:
+    """Those of the assignments that `last` reads something of, also through each other."""
+    read, kept = names_read(ast.parse(last)), list[str]()
+    for line in reversed(lines):
+        if line.split(" = ")[0] in read:
+            kept.insert(0, line)
+            read |= names_read(ast.parse(line))
+    return kept
 
 
 def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt) -> None:

@@ -97,7 +97,7 @@ def _short(code: str) -> str:
 
 
 def _table(runs: Sequence[Run], rows: Sequence[Row], read: Mapping[Key, Judgement]) -> Table:
-    right = sum(row.judgement is not None and row.judgement.right for row in rows)
+    right = _right(rows)
     gone = len(read.keys() - {row.key for row in rows})
     refuted = sum(len(observed.refuted) for row in rows for observed in row.seen)
     verdict = (
@@ -115,10 +115,13 @@ def _table(runs: Sequence[Run], rows: Sequence[Row], read: Mapping[Key, Judgemen
     )
 
 
+def _right(rows: Sequence[Row]) -> int:
+    return sum(row.judgement is not None and row.judgement.right for row in rows)
+
+
 def _reached(runs: Sequence[Run], rows: Sequence[Row]) -> bool:
-    right = sum(row.judgement is not None and row.judgement.right for row in rows)
     return (
-        right >= LEAST_RIGHT * len(rows)
+        _right(rows) >= LEAST_RIGHT * len(rows)
         and all(row.judgement is not None for row in rows)
         and not any(done.error or done.failures for done in runs)
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.corpus.sources.synthetic import CIRCUMSTANCES, Circumstances, profile_of, profile_with
+from tests.rules.harness import wrong_words
 
 from forwardlens.model import Fix, Profile
 from forwardlens.rules import engine
@@ -17,8 +18,6 @@ from forwardlens.rules.contract import Context, Match, Rule
 from forwardlens.source.edits import OverlappingEditsError, apply_edits
 from forwardlens.source.text import SourceText
 from forwardlens.source.tree import tree_of
-
-THRESHOLD = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def scan(file: Path, kind: int, rules: Sequence[Rule] | None = None) -> Scanned 
     for profile in _profiles(source, kind):
         empty = not profile.lines
         for rule in engine.catalogue() if rules is None else rules:
-            context = Context(profile, source, {source.path: source}, THRESHOLD * rule.threshold_factor)
+            context = Context(profile, source, {source.path: source})
             start = time.process_time_ns()
             try:
                 matches = list(rule.find(context))
@@ -88,10 +87,7 @@ def _where(error: Exception) -> str:
 
 
 def _wrong(source: SourceText, match: Match) -> Iterator[str]:
-    if not source.slice(match.span).strip():
-        yield "the finding covers no code"
-    if not match.message.strip() or match.message.endswith("."):
-        yield f"the message is empty or ends in a full stop: {match.message!r}"
+    yield from wrong_words(source, match)
     for fix in match.fixes:
         yield from (f"fix `{fix.title}`: {problem}" for problem in _wrong_fix(source, fix))
 

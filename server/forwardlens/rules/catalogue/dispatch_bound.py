@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from forwardlens.model import Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, outermost_function, percent, sites_of
+from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, sites_of
 from forwardlens.rules.operations import torch_name
 from forwardlens.source.rewrite import checked, insert_decorator
 from forwardlens.source.tree import Function
@@ -124,7 +124,7 @@ def build():
         waiting = profile.forward.bound == "dispatch" or (busy is not None and profile.forward.bound == "mixed")
         if sites is None or not waiting:
             return
-        operators = sum(op.calls for cost in profile.lines for op in cost.ops if op.outermost)
+        operators = operators_of(profile)
         function = outermost_function(sites)
         if operators < (LEAST_OPERATORS if busy is None else LEAST_OPERATORS_ON_DEVICE) or function is None:
             return
@@ -143,10 +143,11 @@ def build():
             f"the device is busy for {busy:.3g} of {median:.3g} ms" if busy is not None else f"{median:.3g} ms in all"
         )
         fix = _compiled(sites, function) if busy is not None else None
+        much = "most of it" if profile.forward.bound == "dispatch" else "much of the rest"
         yield Match(
             context.source.line_span(function.lineno),
-            f"The forward runs {operators:,} operators, {1e3 * median / operators:.3g} us each, {told}: most of it is "
-            "the way to them, which fewer and larger operators, `torch.compile` or a CUDA graph would save",
+            f"The forward runs {operators:,} operators, {1e3 * median / operators:.3g} us each, {told}: {much} is the "
+            "way to them, which fewer and larger operators, `torch.compile` or a CUDA graph would save",
             1.0,
             {"operators": operators, "lines": len(counts)},
             tuple(Related(span, f"{counts[span]:,} of them ({percent(counts[span] / operators)})") for span in places),

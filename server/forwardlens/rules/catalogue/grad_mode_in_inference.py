@@ -9,7 +9,7 @@ from typing import ClassVar
 from forwardlens.model import Fix, Profile
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.escape import evaluates, keeps_state, tensors_escape, trains
-from forwardlens.rules.evidence import Sites, outermost_function, percent, sites_of
+from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, sites_of
 from forwardlens.rules.operations import torch_name
 from forwardlens.source.dataflow import names_read
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
@@ -220,8 +220,8 @@ def build():
 
 def _unguarded(sites: Sites) -> Iterator[Match]:
     grad = sites.context.profile.grad
-    function = outermost_function(sites)
-    if function is None or not grad.grad_enabled or _mentions_guard(function) or _operators(sites) < LEAST_OPERATORS:
+    function, operators = outermost_function(sites), operators_of(sites.context.profile)
+    if function is None or not grad.grad_enabled or _mentions_guard(function) or operators < LEAST_OPERATORS:
         return
     escape = tensors_escape(sites.tree, function, function.body)
     if escape is None and _has_weights(sites.tree, function):
@@ -239,18 +239,14 @@ def _unguarded(sites: Sites) -> Iterator[Match]:
         fixes = (Fix("Run it under inference_mode", "unsafe" if reason else "safe", edit, reason),)
     yield Match(
         sites.source.line_span(function.lineno),
-        f"`{_title(sites.tree, function)}` records a graph of {_operators(sites):,} operators for autograd, and nobody "
-        f"uses it: {text}{advice}",
+        f"`{_title(sites.tree, function)}` records a graph of {operators:,} operators for autograd, and nobody uses "
+        f"it: {text}{advice}",
         0.0,
-        {"operators": _operators(sites), "training": grad.training},
+        {"operators": operators, "training": grad.training},
         (),
         fixes,
         "warning",
     )
-
-
-def _operators(sites: Sites) -> int:
-    return sum(op.calls for cost in sites.context.profile.lines for op in cost.ops if op.outermost)
 
 
 def _mentions_guard(function: Function) -> bool:
