@@ -74,11 +74,12 @@ export class Chooser {
       void window.showWarningMessage(row.problem);
       return undefined;
     }
-    if (row?.pick?.kind === "setting") {
+    const pick = row?.pick;
+    if (pick?.kind === "setting") {
       await options.choices.forget(request.uri);
       return request;
     }
-    const choice = await completed(row);
+    const choice = await completed(pick, row?.asksArguments === true);
     if (choice === undefined) {
       return undefined;
     }
@@ -171,18 +172,21 @@ function section(title: string, rows: readonly Row[]): Row[] {
 }
 
 /** The choice with what has to be typed; undefined if the user left. */
-async function completed(row: Row | undefined): Promise<Choice | undefined> {
-  if (row?.pick?.kind === "type") {
+async function completed(
+  pick: Exclude<Pick, { kind: "setting" }> | undefined,
+  asksArguments: boolean,
+): Promise<Choice | undefined> {
+  if (pick?.kind === "type") {
     return typed();
   }
-  if (row?.pick?.kind !== "entry" || !row.asksArguments) {
-    return row?.pick?.kind === "setting" ? undefined : row?.pick;
+  if (pick?.kind !== "entry" || !asksArguments) {
+    return pick;
   }
   const text = await window.showInputBox({
-    title: `ForwardLens: arguments of ${row.pick.entry}`,
+    title: `ForwardLens: arguments of ${pick.entry}`,
     prompt: "As on a command line; empty for none",
   });
-  return text === undefined ? undefined : { ...row.pick, arguments: parseArguments(text) };
+  return text === undefined ? undefined : { ...pick, arguments: parseArguments(text) };
 }
 
 async function typed(): Promise<Choice | undefined> {

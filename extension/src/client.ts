@@ -33,7 +33,6 @@ const PATH_NAMES = ["python3.14", "python3.13", "python3.12", "python3.11", "pyt
 /** What the server's life means for the rest of the extension. */
 export interface ServerEvents {
   onState(state: ServerState): void;
-  onInterpreter(resource: Uri | undefined, interpreter: Interpreter | undefined): void;
   onHeat(uri: string, lines: readonly LineHeat[]): void;
   /** What the server would have told the user itself in an editor that has no more than messages. */
   onProblem(problem: Problem): void;
@@ -99,9 +98,14 @@ export class Server implements Disposable {
 
   /** The running client; undefined, and the user told why, if there is none. */
   async ready(): Promise<LanguageClient | undefined> {
-    if (this.#client?.state !== State.Running) {
+    if (!this.isRunning) {
       await this.refresh();
     }
+    return this.client;
+  }
+
+  /** The running client; undefined if there is none. Starts nothing: without a server there is nothing to ask for. */
+  get client(): LanguageClient | undefined {
     return this.#client?.state === State.Running ? this.#client : undefined;
   }
 
@@ -115,7 +119,7 @@ export class Server implements Disposable {
   }
 
   get isRunning(): boolean {
-    return this.#client?.state === State.Running;
+    return this.client !== undefined;
   }
 
   async trustGranted(): Promise<void> {
@@ -276,9 +280,7 @@ export class Server implements Disposable {
 
   /** A workspace can bring its own interpreter, so none is looked up before it is trusted. */
   async interpreter(resource: Uri | undefined): Promise<Interpreter | undefined> {
-    const interpreter = isTrusted() ? await this.#environment.interpreter(resource) : undefined;
-    this.#events.onInterpreter(resource, interpreter);
-    return interpreter;
+    return isTrusted() ? this.#environment.interpreter(resource) : undefined;
   }
 
   /**

@@ -52,7 +52,6 @@ function activeFolderOnly(): { uri?: string } {
 }
 
 /** For commands about what is already there: without a server there is nothing to do. */
-async function onServer(server: Server, command: string, argument: object = {}): Promise<unknown> {
-  const client = server.isRunning ? await server.ready() : undefined;
+async function onServer({ client }: Server, command: string, argument: object = {}): Promise<unknown> {
   return client && execute(client, command, argument);
 }

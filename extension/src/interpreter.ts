@@ -2,7 +2,7 @@
 
 import { access } from "node:fs/promises";
 import { homedir } from "node:os";
-import { delimiter, isAbsolute, join } from "node:path";
+import { delimiter, isAbsolute, join, relative, sep } from "node:path";
 
 export type Origin = "setting" | "Python extension" | "workspace" | "PATH";
 
@@ -66,6 +66,13 @@ export function describePython(printed: string): string {
 export function expandPath(setting: string, workspaceFolder: string | undefined, home = homedir()): string {
   const expanded = setting.trim().replaceAll("$" + "{workspaceFolder}", workspaceFolder ?? "");
   return /^~(?=$|[\\/])/.test(expanded) ? home + expanded.slice(1) : expanded;
+}
+
+/** A path as seen from a folder; undefined for one outside it, such as one in a folder whose name begins alike. */
+export function pathWithin(folder: string, path: string): string | undefined {
+  const inside = relative(folder, path);
+  // On Windows a path on another drive stays absolute.
+  return inside.split(sep)[0] === ".." || isAbsolute(inside) ? undefined : inside;
 }
 
 /** The Python inside a virtual environment. */

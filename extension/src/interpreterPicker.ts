@@ -2,11 +2,11 @@
 
 import { execFile } from "node:child_process";
 import { realpath } from "node:fs/promises";
-import { basename, dirname, join, relative } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { ConfigurationTarget, commands, type QuickPickItem, Uri, window, workspace } from "vscode";
 import { folderOf } from "./folders.ts";
-import { describePython, exists, onPath, PYTHON_FACTS, venvPython } from "./interpreter.ts";
+import { describePython, exists, onPath, PYTHON_FACTS, pathWithin, venvPython } from "./interpreter.ts";
 
 const ENVIRONMENTS = [".venv", "venv", "env", ".env"];
 const MOST_ON_PATH = 6;
@@ -72,8 +72,8 @@ async function distinct(paths: readonly string[]): Promise<string[]> {
 }
 
 async function pythonRow(path: string, folder: string | undefined, resource: Uri | undefined): Promise<Row> {
-  const label = folder !== undefined && path.startsWith(folder) ? relative(folder, path) : path;
-  return { label, description: await facts(path), choose: () => use(path, resource) };
+  const inside = folder === undefined ? undefined : pathWithin(folder, path);
+  return { label: inside ?? path, description: await facts(path), choose: () => use(path, resource) };
 }
 
 function followRow(resource: Uri | undefined, picker: string): Row {

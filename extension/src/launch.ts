@@ -1,9 +1,10 @@
 /** launch.json's Python configurations as things to profile. Knows no editor. */
 
-import { isAbsolute, relative, resolve, sep } from "node:path";
+import { resolve, sep } from "node:path";
 import { parse } from "dotenv";
 import parseArguments from "string-argv";
 import type { Start } from "./entries.ts";
+import { pathWithin } from "./interpreter.ts";
 import { expand, type Place } from "./variables.ts";
 
 /** A configuration as its author wrote it. */
@@ -95,8 +96,7 @@ function whatToRun(
 
 /** As entries are written: below the folder, with forward slashes. */
 function inFolder(path: string, folder: string): string {
-  const inside = relative(folder, path);
-  return inside.startsWith("..") || isAbsolute(inside) ? path : inside.split(sep).join("/");
+  return pathWithin(folder, path)?.split(sep).join("/") ?? path;
 }
 
 function argumentsOf(args: LaunchConfiguration["args"], fill: (text: string) => string): string[] {

@@ -1,11 +1,10 @@
 /** Puts the parts together. */
 
-import { commands, type ExtensionContext, type Uri, window, workspace } from "vscode";
+import { commands, type ExtensionContext, window, workspace } from "vscode";
 import { Chooser } from "./chooser.ts";
 import { type RunChange, Server } from "./client.ts";
 import { registerCommands } from "./commands.ts";
 import { HeatView } from "./heat.ts";
-import type { Interpreter } from "./interpreter.ts";
 import { NotebookStatus } from "./notebooks.ts";
 import { showProblem } from "./problems.ts";
 import { Profiler } from "./profiler.ts";
@@ -36,7 +35,6 @@ export function activate(context: ExtensionContext): void {
         status.updateFolders({ running: false });
       }
     },
-    onInterpreter,
     onHeat: (uri, lines) => {
       heat.show(uri, lines);
       report.update();
@@ -60,15 +58,12 @@ export function activate(context: ExtensionContext): void {
     void showProblem(problem);
   }
 
-  function onInterpreter(resource: Uri | undefined, interpreter: Interpreter | undefined): void {
-    status.updateFolder(resource?.toString(), { interpreter, environment: undefined });
-  }
-
   function onRun({ uri, running: isRunning, interpreter, environment }: RunChange): void {
     status.updateFolder(uri, {
       running: isRunning,
       ...(isRunning ? { problem: undefined } : {}),
-      ...(interpreter ? { interpreter } : {}),
+      // What was measured with another one says nothing of this one.
+      ...(interpreter ? { interpreter, environment: undefined } : {}),
       ...(environment ? { environment } : {}),
     });
     if (!isRunning) {

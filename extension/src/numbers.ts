@@ -1,16 +1,14 @@
 /** Numbers as the server writes them beside the code: three digits in the unit that suits. */
 
-const TIMES: readonly (readonly [string, number])[] = [
-  ["s", 1000],
-  ["ms", 1],
-  ["µs", 0.001],
-];
+const SHORTEST = ["µs", 0.001] as const;
+const TIMES: readonly (readonly [string, number])[] = [["s", 1000], ["ms", 1], SHORTEST];
 const SIZES: readonly (readonly [string, number])[] = [
   ["GiB", 2 ** 30],
   ["MiB", 2 ** 20],
   ["KiB", 2 ** 10],
-  ["B", 1],
 ];
+/** Timelines are in nanoseconds, everything else is in milliseconds. */
+export const NS_PER_MS = 1e6;
 /** Below it a time is beyond any clock. */
 const NOTHING_MS = 5e-7;
 
@@ -21,11 +19,27 @@ export interface Quantity {
 }
 
 export function time(milliseconds: number): Quantity {
-  return Math.abs(milliseconds) < NOTHING_MS ? { number: "0", unit: "ms" } : inUnits(milliseconds, TIMES);
+  const length = Math.abs(milliseconds);
+  if (length < NOTHING_MS) {
+    return { number: "0", unit: "ms" };
+  }
+  // What rounds to 1.00 is written in the larger unit.
+  const [unit, size] = TIMES.find(([, size]) => length / size >= 0.9995) ?? SHORTEST;
+  return { number: digits(milliseconds / size), unit };
 }
 
+export function nanoseconds(ns: number): Quantity {
+  return time(ns / NS_PER_MS);
+}
+
+/** Bytes come whole, so they are written whole. */
 export function size(bytes: number): Quantity {
-  return bytes === 0 ? { number: "0", unit: "B" } : inUnits(bytes, SIZES);
+  const found = SIZES.find(([, size]) => Math.abs(bytes) >= size);
+  if (found === undefined) {
+    return { number: bytes.toFixed(0), unit: "B" };
+  }
+  const [unit, size] = found;
+  return { number: digits(bytes / size), unit };
 }
 
 export function text({ number, unit }: Quantity): string {
@@ -44,15 +58,9 @@ export function count(number: number, one?: string): string {
   return one === undefined ? digits : `${digits} ${one}${number === 1 ? "" : "s"}`;
 }
 
-/** `2.41x`. */
+/** How many times faster: `1.24x`, `9.8x`, `33x`. Near 1, where it matters, with one digit more. */
 export function factor(ratio: number): string {
-  return `${digits(ratio)}x`;
-}
-
-function inUnits(value: number, units: readonly (readonly [string, number])[]): Quantity {
-  const smallest = units[units.length - 1] ?? ["", 1];
-  const [unit, size] = units.find(([, size]) => Math.abs(value) / size >= 0.9995) ?? smallest;
-  return { number: digits(value / size), unit };
+  return `${ratio.toFixed(ratio < 2 ? 2 : ratio < 9.95 ? 1 : 0)}x`;
 }
 
 /** Three significant digits without an exponent, and no more than the value has: `0.0123`, `1.23`, `123`, `1230`. */

@@ -161,7 +161,7 @@ export class ReportView implements Disposable {
 
   /** What has changed since it was sent last. Requests that come meanwhile are one more. */
   readonly #send = coalesced(async () => {
-    const client = this.#server.isRunning ? await this.#server.ready() : undefined;
+    const { client } = this.#server;
     const report = (await client?.sendRequest<ReportData | null>("forwardlens/report", asked(this.#uri))) ?? null;
     this.#request = report?.request;
     this.#post({ kind: "report", report });

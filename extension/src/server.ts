@@ -30,7 +30,7 @@ export interface Probe {
 }
 
 /** The server's own code first, then the libraries that came with the extension, if any did. */
-export async function serverFolders(extensionRoot: string): Promise<string[]> {
+async function serverFolders(extensionRoot: string): Promise<string[]> {
   const libraries = join(extensionRoot, "bundled", "libs");
   return [join(extensionRoot, "server"), ...((await exists(libraries)) ? [libraries] : [])];
 }

@@ -1,5 +1,7 @@
 /** What the language status item says, without the editor. */
 
+import { pathWithin } from "./interpreter.ts";
+
 export type ServerState =
   | { readonly kind: "starting" }
   | { readonly kind: "ready" }
@@ -126,8 +128,9 @@ function deviceText({ device, device_name }: Environment): string {
 
 /** Within the folder as seen from it, else its end: that is where environments differ. */
 function shortPath(path: string, folder: string | undefined): string {
-  if (folder !== undefined && path.startsWith(folder)) {
-    return path.slice(folder.length).replace(/^[\\/]/, "");
+  const inside = folder === undefined ? undefined : pathWithin(folder, path);
+  if (inside !== undefined) {
+    return inside;
   }
   return path.length <= LONGEST_PATH ? path : `…${path.slice(-LONGEST_PATH).replace(/^[^\\/]*(?=[\\/])/, "")}`;
 }

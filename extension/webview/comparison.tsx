@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { count, factor, text, time } from "../src/numbers.ts";
+import { factor, type Quantity, text, time } from "../src/numbers.ts";
 import type { Comparison, LineChange, OperatorChange, Quantiles } from "../src/reportData.ts";
 import { send } from "./host.ts";
 import { shortName } from "./operatorRows.ts";
-import { Amount, type Column, DataTable, Place } from "./table.tsx";
+import { amountColumn, type Column, countColumn, DataTable, Place } from "./table.tsx";
 
 export function BeforeAfter({ comparison }: { comparison: Comparison | null }): JSX.Element {
   if (comparison === null) {
@@ -158,47 +158,23 @@ const OPERATOR_COLUMNS: readonly Column<OperatorChange>[] = [
       </>
     ),
   },
-  {
-    id: "calls-before",
-    title: "Calls before",
-    numeric: true,
-    value: ({ calls_before }) => calls_before,
-    cell: ({ calls_before }) => count(calls_before),
-  },
-  { id: "calls", title: "Calls after", numeric: true, value: ({ calls }) => calls, cell: ({ calls }) => count(calls) },
+  countColumn({ id: "calls-before", title: "Calls before" }, ({ calls_before }) => calls_before),
+  countColumn({ id: "calls", title: "Calls after" }, ({ calls }) => calls),
   ...timesColumns<OperatorChange>(),
 ];
 
 function timesColumns<Row extends Change>(): Column<Row>[] {
   return [
-    {
-      id: "before",
-      title: "Before",
-      numeric: true,
-      value: ({ before_ms }) => before_ms,
-      cell: ({ before_ms }) => <Amount value={before_ms === null ? null : time(before_ms)} />,
-    },
-    {
-      id: "after",
-      title: "After",
-      numeric: true,
-      value: ({ after_ms }) => after_ms,
-      cell: ({ after_ms }) => <Amount value={after_ms === null ? null : time(after_ms)} />,
-    },
-    {
-      id: "change",
-      title: "Change",
-      numeric: true,
-      value: changeOf,
-      cell: (row) => <Signed milliseconds={changeOf(row)} />,
-    },
+    amountColumn({ id: "before", title: "Before" }, time, ({ before_ms }) => before_ms),
+    amountColumn({ id: "after", title: "After" }, time, ({ after_ms }) => after_ms),
+    amountColumn({ id: "change", title: "Change" }, signed, changeOf),
   ];
 }
 
-function Signed({ milliseconds }: { milliseconds: number }): JSX.Element {
+function signed(milliseconds: number): Quantity {
   const { number, unit } = time(Math.abs(milliseconds));
   const sign = milliseconds < 0 ? "−" : "+";
-  return <Amount value={{ number: number === "0" ? "0" : `${sign}${number}`, unit }} />;
+  return { number: number === "0" ? "0" : `${sign}${number}`, unit };
 }
 
 function Diverging({ part }: { part: number }): JSX.Element {

@@ -3,13 +3,12 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { count, size, text, time } from "../src/numbers.ts";
+import { NS_PER_MS, nanoseconds, size, text, time } from "../src/numbers.ts";
 import type { CodeSpan, MemoryData, ReportData, TimelineData } from "../src/reportData.ts";
 import { send } from "./host.ts";
-import { Amount, type Column, DataTable, Place, ShareBar } from "./table.tsx";
+import { amountColumn, type Column, countColumn, DataTable, Place, shareColumn } from "./table.tsx";
 import { type Theme, useTheme } from "./theme.ts";
 
-const NS_PER_MS = 1e6;
 const HEIGHT = 220;
 
 interface HeldRow {
@@ -55,8 +54,8 @@ function Held({
         <span class="run">
           <b>{text(size(memory.peak_bytes))}</b>
           <span class="quiet">
-            of {where} memory at the peak, {text(time(memory.peak_at / NS_PER_MS))} into the forward, beyond what it
-            began with
+            of {where} memory at the peak, {text(nanoseconds(memory.peak_at))} into the forward, beyond what it began
+            with
           </span>
         </span>
       </p>
@@ -89,29 +88,9 @@ function columnsFor(peak: number): readonly Column<HeldRow>[] {
       value: ({ span }) => span?.code ?? null,
       cell: ({ span }) => <span title={span?.code}>{span?.code}</span>,
     },
-    {
-      id: "bytes",
-      title: "Held",
-      numeric: true,
-      value: ({ bytes }) => bytes,
-      cell: ({ bytes }) => <Amount value={size(bytes)} />,
-    },
-    {
-      id: "share",
-      title: "Share",
-      hint: "Of the peak",
-      numeric: true,
-      className: "share",
-      value: ({ bytes }) => bytes / peak,
-      cell: ({ bytes }) => <ShareBar share={bytes / peak} />,
-    },
-    {
-      id: "count",
-      title: "Pieces",
-      numeric: true,
-      value: (row) => row.count,
-      cell: (row) => count(row.count),
-    },
+    amountColumn({ id: "bytes", title: "Held" }, size, ({ bytes }) => bytes),
+    shareColumn({ id: "share", title: "Share", hint: "Of the peak" }, ({ bytes }) => bytes / peak),
+    countColumn({ id: "count", title: "Pieces" }, ({ count }) => count),
   ];
 }
 
@@ -197,7 +176,7 @@ function Plot({ timeline, memory }: { timeline: TimelineData; memory: MemoryData
         ) : (
           <>
             <b>{text(size(memory.bytes[index] ?? 0))}</b>
-            <span class="quiet">at {text(time((memory.at[index] ?? 0) / NS_PER_MS))}</span>
+            <span class="quiet">at {text(nanoseconds(memory.at[index] ?? 0))}</span>
             {span !== undefined && <Place {...span} />}
             {span !== undefined && <code>{span.code}</code>}
           </>

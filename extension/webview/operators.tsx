@@ -2,11 +2,11 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { count, percent, time } from "../src/numbers.ts";
+import { percent, time } from "../src/numbers.ts";
 import type { ReportData } from "../src/reportData.ts";
 import { send } from "./host.ts";
 import { type OperatorRow, operatorRows, operatorTotals, shapesText, shortName } from "./operatorRows.ts";
-import { Amount, type Column, DataTable, Place, ShareBar } from "./table.tsx";
+import { amountColumn, type Column, countColumn, DataTable, Place, shareColumn } from "./table.tsx";
 
 export function Operators({ report }: { report: ReportData }): JSX.Element {
   const [together, setTogether] = useState(false);
@@ -19,7 +19,7 @@ export function Operators({ report }: { report: ReportData }): JSX.Element {
   if (rows.length === 0) {
     return (
       <p class="empty">
-        This forward ran no operator in code of yours. Name the package that it runs in with --include, or in
+        This forward ran no operator in code of yours. Name the package that it runs in under <code>include</code> in
         pyproject.toml.
       </p>
     );
@@ -70,46 +70,27 @@ function columnsFor(report: ReportData, together: boolean): readonly Column<Oper
       value: ({ span }) => `${span.file}:${span.line}`,
       cell: ({ span }) => <Place {...span} />,
     },
-    {
-      id: "self",
-      title: "Self",
-      hint: "Host time of the operator itself",
-      numeric: true,
-      value: ({ self_ms }) => self_ms,
-      cell: ({ self_ms }) => <Amount value={time(self_ms)} />,
-    },
-    {
-      id: "share",
-      title: "Share",
-      hint: "Its own host time, of the whole forward",
-      numeric: true,
-      className: "share",
-      value: ({ self_ms }) => self_ms / median,
-      cell: ({ self_ms }) => <ShareBar share={self_ms / median} />,
-    },
-    {
-      id: "total",
-      title: "Total",
-      hint: "With the operators that it runs inside itself",
-      numeric: true,
-      value: ({ total_ms }) => total_ms,
-      cell: ({ total_ms }) => <Amount value={time(total_ms)} />,
-    },
-    onDevice && {
-      id: "device",
-      title: "Device",
-      hint: "Time of the kernels and copies that it launched",
-      numeric: true,
-      value: ({ device_ms }) => device_ms,
-      cell: ({ device_ms }) => <Amount value={time(device_ms)} />,
-    },
-    {
-      id: "calls",
-      title: "Calls",
-      numeric: true,
-      value: ({ calls }) => calls,
-      cell: ({ calls }) => count(calls),
-    },
+    amountColumn(
+      { id: "self", title: "Self", hint: "Host time of the operator itself" },
+      time,
+      ({ self_ms }) => self_ms,
+    ),
+    shareColumn(
+      { id: "share", title: "Share", hint: "Its own host time, of the whole forward" },
+      ({ self_ms }) => self_ms / median,
+    ),
+    amountColumn(
+      { id: "total", title: "Total", hint: "With the operators that it runs inside itself" },
+      time,
+      ({ total_ms }) => total_ms,
+    ),
+    onDevice &&
+      amountColumn(
+        { id: "device", title: "Device", hint: "Time of the kernels and copies that it launched" },
+        time,
+        ({ device_ms }) => device_ms,
+      ),
+    countColumn({ id: "calls", title: "Calls" }, ({ calls }) => calls),
     {
       id: "shapes",
       title: together ? "Shapes at its costliest place" : "Input shapes",

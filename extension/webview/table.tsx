@@ -14,6 +14,29 @@ export interface Column<Row> extends Key<Row> {
   readonly cell: (row: Row) => ComponentChildren;
 }
 
+type Head = Pick<Column<never>, "id" | "title" | "hint">;
+
+/** Times or sizes, as `quantity` writes them. */
+export function amountColumn<Row>(
+  head: Head,
+  quantity: (value: number) => Quantity,
+  value: (row: Row) => number | null,
+): Column<Row> {
+  const cell = (row: Row) => {
+    const amount = value(row);
+    return <Amount value={amount === null ? null : quantity(amount)} />;
+  };
+  return { ...head, numeric: true, value, cell };
+}
+
+export function countColumn<Row>(head: Head, value: (row: Row) => number): Column<Row> {
+  return { ...head, numeric: true, value, cell: (row) => count(value(row)) };
+}
+
+export function shareColumn<Row>(head: Head, value: (row: Row) => number): Column<Row> {
+  return { ...head, numeric: true, className: "share", value, cell: (row) => <ShareBar share={value(row)} /> };
+}
+
 interface Props<Row> {
   readonly name: string;
   readonly label: string;
@@ -166,7 +189,7 @@ function classOf<Row>({ numeric, className }: Column<Row>): string {
 }
 
 /** A number whose digits end where those above and below it do. */
-export function Amount({ value }: { value: Quantity | null }): JSX.Element {
+function Amount({ value }: { value: Quantity | null }): JSX.Element {
   if (value === null || value.number === "0") {
     return <span class="none">–</span>;
   }
@@ -179,7 +202,7 @@ export function Amount({ value }: { value: Quantity | null }): JSX.Element {
 }
 
 /** A share of the whole, as a bar and as a number. */
-export function ShareBar({ share }: { share: number }): JSX.Element {
+function ShareBar({ share }: { share: number }): JSX.Element {
   return (
     <>
       <span class="bar" aria-hidden="true">

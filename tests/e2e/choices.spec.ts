@@ -87,7 +87,7 @@ test("a forward is profiled as a launch configuration calls it, and unsaved text
 
 async function choose(editor: Editor): Promise<void> {
   // Nothing in the file builds the model, so the question comes with the press.
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
   await editor.page.locator(".quick-input-widget", { hasText: "choose what to run" }).waitFor();
   for (const row of [
     /train\.py/,
@@ -112,7 +112,7 @@ async function profileUnsaved(editor: Editor): Promise<void> {
   const added = /^\s*x = torch\.sin\(x\); return/;
   await editor.line(added).waitFor();
   // Remembered: no question this time.
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
   await editor.line(added).filter({ hasText: FRESH }).waitFor();
   await editor.page.locator(".tab.active.dirty").waitFor();
   assert.equal(await editor.fileText("net.py"), NET);

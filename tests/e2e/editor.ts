@@ -181,18 +181,14 @@ export class Editor {
     });
   }
 
-  /** Press a forward's lens until its costs are there: a press while the interpreter changes can be lost. */
-  async profileUntilCosts(forward: RegExp, costly: RegExp): Promise<void> {
-    const costs = this.line(costly).first();
-    await until(`costs at ${costly}`, async () => {
-      if ((await this.progress().count()) === 0) {
-        await (await this.lensAbove(forward, "Profile this forward()")).click();
-      }
-      return costs.waitFor({ timeout: 15_000 }).then(
-        () => true,
-        () => undefined,
-      );
-    });
+  async pressProfile(forward: RegExp): Promise<void> {
+    await (await this.lensAbove(forward, "Profile this forward()")).click();
+  }
+
+  /** Waits until a change of interpreter has reached the extension: a run before that would take the former one. */
+  async interpreterChanged(): Promise<void> {
+    await this.languageStatus(/found when you profile/);
+    await this.restMouse();
   }
 
   /** A row of the list that is open. */

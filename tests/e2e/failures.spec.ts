@@ -4,45 +4,24 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { SLOW_MS, until, withEditor } from "./editor.ts";
+import { BUILT, COSTLY, FORWARD, LINEAR } from "./models.ts";
 import { bareEnvironment, temporaryFolder, torchOnlyEnvironment, torchPython } from "./pythons.ts";
 
-const MODEL = `
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(1024, 1024)
-
-    def forward(self, x):
-        return self.linear(x)
-`;
-
-const BROKEN = `${MODEL}
+const BROKEN = `${LINEAR}
 
 def build():
     raise FileNotFoundError("no checkpoint at weights.pt")
     return Model(), (torch.zeros(256, 1024),)
 `;
 
-const WORKING = `${MODEL}
-
-def build():
-    return Model().eval(), (torch.zeros(256, 1024),)
-`;
-
-const FORWARD = /^\s*def forward\(self, x\)/;
 const CALL = /return self\.linear\(x\)/;
-const COSTLY = /return self\.linear\(x\).*%/;
 
 test("a script that raises is reported, and the next run works", { timeout: 10 * SLOW_MS }, async () => {
-  const files = { "broken.py": BROKEN, "working.py": WORKING };
+  const files = { "broken.py": BROKEN, "working.py": BUILT };
   const settings = { "forwardlens.interpreter": torchPython() };
   await withEditor("broken", { files, settings, trust: "granted" }, async (editor) => {
     await editor.openFile("broken.py");
-    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+    await editor.pressProfile(FORWARD);
     const message = editor.notification(/no checkpoint at weights\.pt/);
     await message.waitFor();
     await editor.screenshot("message");
@@ -66,10 +45,10 @@ test("an interpreter without torch is named", { timeout: 10 * SLOW_MS }, async (
   const folder = temporaryFolder();
   try {
     const settings = { "forwardlens.interpreter": bareEnvironment(folder) };
-    await withEditor("no-torch", { files: { "working.py": WORKING }, settings, trust: "granted" }, async (editor) => {
+    await withEditor("no-torch", { files: { "working.py": BUILT }, settings, trust: "granted" }, async (editor) => {
       const chosen = torchOnlyEnvironment(join(editor.workspace, ".venv"));
       await editor.openFile("working.py");
-      await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+      await editor.pressProfile(FORWARD);
       const message = editor.notification(/torch/).filter({ hasText: folder });
       await message.getByRole("button", { name: "Show log" }).waitFor();
       await editor.progress().waitFor({ state: "detached" });
@@ -84,7 +63,9 @@ test("an interpreter without torch is named", { timeout: 10 * SLOW_MS }, async (
         "the setting",
         async () => (await editor.settings())["forwardlens.interpreter"] === chosen || undefined,
       );
-      await editor.profileUntilCosts(FORWARD, COSTLY);
+      await editor.interpreterChanged();
+      await editor.pressProfile(FORWARD);
+      await editor.line(COSTLY).waitFor();
     });
   } finally {
     await rm(folder, { recursive: true, force: true });

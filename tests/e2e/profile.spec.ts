@@ -26,7 +26,7 @@ async function profileAndFix(editor: Editor): Promise<void> {
   await editor.answerTrust(true);
   await editor.openFile("slow_bert.py");
   await editor.goToCode(FORWARD);
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
 
   await editor.progress().filter({ hasText: "Tim" }).waitFor();
   await editor.screenshot("progress");
@@ -61,7 +61,7 @@ async function profileAndFix(editor: Editor): Promise<void> {
   await editor.screenshot("fixed");
 
   await editor.goToCode(FORWARD);
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
   await editor.progress().waitFor();
   await editor.progress().waitFor({ state: "detached" });
   await editor.lensAbove(FORWARD, /^(?!~).* finding/);

@@ -57,7 +57,7 @@ async function measure(editor: Editor, home: string): Promise<Measured> {
     return found ? Number(found[1]) : undefined;
   });
   // With results on the screen, which is when there is most to do for a key.
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
   await editor.line(COSTLY).waitFor();
   await editor.progress().waitFor({ state: "detached" });
   await editor.goToCode(/^def build/);

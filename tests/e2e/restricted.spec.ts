@@ -57,7 +57,7 @@ test("nothing runs in a workspace that is not trusted", { timeout: 10 * SLOW_MS 
     await editor.openFile("model.py");
 
     // The lens says that the server is up, so everything that runs by itself has run.
-    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+    await editor.pressProfile(FORWARD);
     await editor.notification(/Restricted Mode does not allow/).waitFor();
     await editor.screenshot("refused");
 
@@ -71,7 +71,7 @@ test("nothing runs in a workspace that is not trusted", { timeout: 10 * SLOW_MS 
 
     await editor.trustFromMessage();
     await editor.screenshot("trusted");
-    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+    await editor.pressProfile(FORWARD);
     await until("the run in the now trusted workspace", async () => existsSync(marker) || undefined);
   });
 });

@@ -48,7 +48,7 @@ test("runs of two folders do not mix", { timeout: 10 * SLOW_MS }, async () => {
   await withEditor("roots", options, async (editor) => {
     for (const name of ["alpha.py", "beta.py"]) {
       await editor.openFile(name);
-      await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+      await editor.pressProfile(FORWARD);
       await editor
         .progress()
         .filter({ hasText: `Loading ${name}:build` })
@@ -65,7 +65,7 @@ test("runs of two folders do not mix", { timeout: 10 * SLOW_MS }, async () => {
 
     // The third folder's interpreter has no torch: its failure and its status are its own.
     await editor.openFile("gamma.py");
-    await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+    await editor.pressProfile(FORWARD);
     await editor
       .notification(/has no torch/)
       .filter({ hasText: folder })

@@ -70,7 +70,7 @@ test("a run is stopped, the next one works, and its costs follow edits", { timeo
 
 async function cancel(editor: Editor): Promise<void> {
   await editor.openFile("sleeper.py");
-  await (await editor.lensAbove(SLEEP, "Profile this forward()")).click();
+  await editor.pressProfile(SLEEP);
   await editor.progress().waitFor();
   const pid = await until("the forward to run", async () => written(join(editor.workspace, PID)));
   assert.ok(isAlive(pid));
@@ -87,7 +87,7 @@ async function cancel(editor: Editor): Promise<void> {
 
 async function profileAnother(editor: Editor): Promise<void> {
   await editor.openFile("tagger.py");
-  await (await editor.lensAbove(FORWARD, "Profile this forward()")).click();
+  await editor.pressProfile(FORWARD);
   await editor.line(LOOP).filter({ hasText: FRESH }).waitFor();
   await editor.line(HEAD).filter({ hasText: FRESH }).waitFor();
   await editor.progress().waitFor({ state: "detached" });

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.e2e.missing import what_is_missing
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted(Path(__file__).parent.glob("*.spec.ts"))
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def what_is_missing() -> str | None:
-    """Why the specs cannot run on this machine, with what to do about it."""
-    if os.name == "nt":
-        return "these tests end the editor's processes in a way that Windows does not have"
-    if not any(map(shutil.which, BROWSERS)):
-        return f"none of {', '.join(BROWSERS)} is on PATH"
-    if not (ROOT / ".cache" / "code-server" / "node_modules" / "code-server").is_dir():
-        return "no editor is installed: python scripts/editor.py install"
-    if not (ROOT / "node_modules" / "playwright-core").is_dir():
-        return "the Node packages are not installed: python scripts/node.py npm ci"
-    return None
-
-
 MISSING = what_is_missing()
 
 pytestmark = [pytest.mark.editor, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]

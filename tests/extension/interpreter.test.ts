@@ -11,6 +11,7 @@ import {
   type Origin,
   onPath,
   PYTHON_FACTS,
+  pathWithin,
   type Source,
   venvPython,
   within,
@@ -79,6 +80,14 @@ test("paths in settings", () => {
   assert.equal(expandPath("~", undefined, "/home/me"), "/home/me");
   assert.equal(expandPath("~other/python", undefined, "/home/me"), "~other/python");
   assert.equal(expandPath("  ", "/ws", "/home/me"), "");
+});
+
+test("a path is seen from its folder, and not from one whose name begins alike", () => {
+  const from = (path: string) => pathWithin(join("/w", "proj"), path);
+  assert.equal(from(join("/w", "proj", ".venv", "bin", "python")), join(".venv", "bin", "python"));
+  assert.equal(from(join("/w", "proj", "..data", "python")), join("..data", "python"));
+  assert.equal(from(join("/w", "proj2", ".venv", "bin", "python")), undefined);
+  assert.equal(from(join("/w", "python")), undefined);
 });
 
 test("the Python of a virtual environment has another place on Windows", () => {

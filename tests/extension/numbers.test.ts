@@ -19,13 +19,13 @@ test("times have three digits in the unit that suits", () => {
 
 test("sizes are in powers of two", () => {
   assert.deepEqual(
-    [0, 12, 2048, 1.5 * 2 ** 20, 3 * 2 ** 30].map((bytes) => text(size(bytes))),
-    ["0 B", "12.0 B", "2.00 KiB", "1.50 MiB", "3.00 GiB"],
+    [0, 12, 1023, 2048, 1.5 * 2 ** 20, 3 * 2 ** 30].map((bytes) => text(size(bytes))),
+    ["0 B", "12 B", "1023 B", "2.00 KiB", "1.50 MiB", "3.00 GiB"],
   );
 });
 
 test("shares, counts and factors", () => {
   assert.deepEqual([0, 0.0001, 0.0123, 0.995].map(percent), ["0 %", "<0.1 %", "1.2 %", "100 %"]);
   assert.deepEqual([count(12_345), count(1, "run"), count(2, "run")], ["12,345", "1 run", "2 runs"]);
-  assert.equal(factor(2.409), "2.41x");
+  assert.deepEqual([1.2409, 1.996, 2.409, 9.8, 9.96, 33].map(factor), ["1.24x", "2.00x", "2.4x", "9.8x", "10x", "33x"]);
 });

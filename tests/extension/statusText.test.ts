@@ -65,6 +65,8 @@ test("the interpreter has a row of its own, as short as it can be", () => {
   assert.deepEqual([text, detail], [".venv/bin/python", "from workspace"]);
   assert.equal(label, "ForwardLens: Python 3.11.7, /ws/.venv/bin/python, from workspace");
   assert.equal(action?.command, "forwardlens.selectInterpreter");
+  const beside = { path: "/ws2/.venv/bin/python", origin: "setting" };
+  assert.equal(describeInterpreter({ ...CALM, interpreter: beside })?.text, "/ws2/.venv/bin/python");
   const far = { path: "/home/somebody/miniconda3/environments/research/bin/python", origin: "Python extension" };
   assert.equal(describeInterpreter({ ...CALM, interpreter: far })?.text, "…/research/bin/python");
 });

@@ -1,7 +1,7 @@
 /** Drawing the rows of a timeline. Knows nothing of keys, clicks or messages. */
 
 import { ticks } from "d3-array";
-import { text, time } from "../../src/numbers.ts";
+import { NS_PER_MS, nanoseconds, text } from "../../src/numbers.ts";
 import { shortName } from "../operatorRows.ts";
 import type { Theme } from "../theme.ts";
 import { type Event, firstAfter, kindOf, type Row } from "./layout.ts";
@@ -10,7 +10,6 @@ import type { Window } from "./window.ts";
 export const AXIS_HEIGHT = 22;
 export const ROW_HEIGHT = 18;
 const LANE_GAP = 10;
-const NS_PER_MS = 1e6;
 /** Pixels of a text that is worth reading, and of the space before it. */
 const SHORTEST_TEXT = 22;
 const PADDING = 4;
@@ -26,7 +25,6 @@ export interface Scene {
   readonly height: number;
   readonly selected: Event | undefined;
   readonly hovered: Event | undefined;
-  readonly focused: boolean;
   readonly theme: Theme;
 }
 
@@ -58,7 +56,7 @@ export function draw(context: CanvasRenderingContext2D, scene: Scene): void {
   }
 }
 
-export function xOf(time: number, { start, end }: Window, width: number): number {
+function xOf(time: number, { start, end }: Window, width: number): number {
   return ((time - start) / (end - start)) * width;
 }
 
@@ -178,7 +176,7 @@ function drawEvent(
   context.fillText(visible, Math.max(left, 0) + PADDING, top + ROW_HEIGHT / 2);
 }
 
-export function captionOf({ lane, name, span }: Event): string {
+function captionOf({ lane, name, span }: Event): string {
   return lane.kind === "code" && span !== undefined ? `${span.line}  ${span.code}` : shortName(name);
 }
 
@@ -210,5 +208,5 @@ function drawOutline(context: CanvasRenderingContext2D, scene: Scene, event: Eve
 }
 
 export function lengthOf(event: Event): string {
-  return text(time((event.end - event.start) / NS_PER_MS));
+  return text(nanoseconds(event.end - event.start));
 }

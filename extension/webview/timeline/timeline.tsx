@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { count, percent, text, time } from "../../src/numbers.ts";
+import { count, nanoseconds, percent, text } from "../../src/numbers.ts";
 import type { ReportData, TimelineData } from "../../src/reportData.ts";
 import { send } from "../host.ts";
 import { shapesText, shortName } from "../operatorRows.ts";
@@ -12,7 +12,6 @@ import { AXIS_HEIGHT, draw, lengthOf, place, ROW_HEIGHT } from "./draw.ts";
 import { busyShare, type Direction, type Event, eventAt, gapBefore, neighbour, type Row, rowsOf } from "./layout.ts";
 import { around, panned, showing, type Window, whole, zoomed } from "./window.ts";
 
-const NS_PER_MS = 1e6;
 const ZOOM_STEP = 0.7;
 const PAN_STEP = 0.2;
 /** Pixels beside an event that still hit it. */
@@ -172,7 +171,7 @@ function Toolbar({
         Whole forward
       </button>
       <span class="quiet" role="status">
-        {text(time(window.start / NS_PER_MS))} to {text(time(window.end / NS_PER_MS))}
+        {text(nanoseconds(window.start))} to {text(nanoseconds(window.end))}
       </span>
       <span class="quiet keys">
         <kbd>←→↑↓</kbd> move <kbd>Enter</kbd> open line <kbd>+</kbd>
@@ -232,7 +231,7 @@ function Canvas(props: CanvasProps): JSX.Element {
     element.width = Math.round(width * ratio);
     element.height = Math.round(height * ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    draw(context, { rows, tops, window: view, total, width, height, selected, hovered, focused: true, theme });
+    draw(context, { rows, tops, window: view, total, width, height, selected, hovered, theme });
   });
 
   const timeAt = (x: number) => view.start + (x / width) * (view.end - view.start);
@@ -338,11 +337,11 @@ function Details({ event, rows }: { event: Event | undefined; rows: readonly Row
     <div id="event" class="details" role="status">
       <b>{lane.kind === "code" ? (span?.code ?? name) : shortName(name)}</b>
       <span class="amount">{lengthOf(event)}</span>
-      <span class="quiet">at {text(time(event.start / NS_PER_MS))}</span>
+      <span class="quiet">at {text(nanoseconds(event.start))}</span>
       {span !== undefined && <Place {...span} />}
       {lane.kind === "code" ? <span class="quiet">{name}</span> : <code>{span?.code}</code>}
       {shapes.length > 0 && <span class="quiet">{shapesText(shapes)}</span>}
-      {gap > 0 && <span class="quiet">{text(time(gap / NS_PER_MS))} idle before</span>}
+      {gap > 0 && <span class="quiet">{text(nanoseconds(gap))} idle before</span>}
     </div>
   );
 }
@@ -373,7 +372,7 @@ function Legend({ report, timeline }: { report: ReportData; timeline: TimelineDa
         {inflated > 1.05 && ` Under the profiler this one took ${inflated.toPrecision(2)} times as long.`}
         {onDevice && " Kernels keep the duration that was measured and start where their launch is on this clock."}
         {timeline.left_out > 0 &&
-          ` The ${count(timeline.left_out)} shortest events are not drawn; they take ${text(time(timeline.left_out_ns / NS_PER_MS))} under the profiler.`}
+          ` The ${count(timeline.left_out)} shortest events are not drawn; they take ${text(nanoseconds(timeline.left_out_ns))} under the profiler.`}
       </p>
       {!onDevice && (
         <p>
