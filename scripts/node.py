@@ -1,4 +1,4 @@
-"""Run node or npm, fetching Node from PyPI where the machine has none new enough.
+"""Run node or npm; Node is downloaded where the machine has none new enough.
 
     python scripts/node.py npm ci
     python scripts/node.py node extension/build.mjs

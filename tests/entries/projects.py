@@ -218,7 +218,7 @@ if __name__ == "__main__":
         "notebook.py",
         {"notebook.py": "# In[1]:\nget_ipython().run_line_magic('matplotlib', 'inline')\n# In[2]:\n" + NET},
         None,
-        "delete its magic commands",
+        "delete its magic commands, or give a function of it as notebook.py:function",
     ),
     "notebook cells without magic": Project(
         "notebook.py",

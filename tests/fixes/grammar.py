@@ -54,17 +54,15 @@ def build(batch=6, length=9, width=4):
     return model, (x, y, s, u, ids, mask, lengths)
 """
 FILLS = ("0.0", "-1.0", 'float("-inf")')
-INPUTS = ("x", "y", "s", "u", "ids", "mask", "lengths")
 
 
 @dataclass(frozen=True)
 class Var:
-    """A name or expression that can be used, with its type. `owned` values may be written to."""
+    """A name or expression that can be used, with its type."""
 
     text: str
     dtype: DType
     dims: Dims
-    owned: bool = False
 
 
 _GIVEN = (
@@ -155,8 +153,8 @@ class Writer:
     def emit(self, text: str) -> None:
         self.lines.append(f"{'    ' * self.depth}{text}")
 
-    def define(self, stem: str, text: str, dtype: DType, dims: Dims, *, owned: bool = True) -> Var:
-        var = Var(self.fresh(stem), dtype, dims, owned)
+    def define(self, stem: str, text: str, dtype: DType, dims: Dims) -> Var:
+        var = Var(self.fresh(stem), dtype, dims)
         self.emit(f"{var.text} = {text}")
         self.names.append(var)
         return var
@@ -203,14 +201,17 @@ class Writer:
         leaves = self.leaves("float", dims)
         if depth <= 0 or (leaves and self.chance(0.25)):
             return self.one(leaves) if leaves else self.constant(dims)
-        if self.plain:
-            return self.plain_float(dims, depth)
-        options: list[Callable[[], str]] = [
+        common: list[Callable[[], str]] = [
             lambda: self.one(_UNARY).format(self.atom(self.float(dims, depth - 1))),
             lambda: self.binary(dims, depth),
             lambda: self.binary(dims, depth),
             lambda: self.choice(dims, depth),
             lambda: self.filled(dims, depth),
+        ]
+        if self.plain:
+            return self.plain_float(dims, depth, common)
+        options = [
+            *common,
             lambda: self.reduced(dims, depth),
             lambda: f"{self.atom(self.bool(dims, depth - 1))}.{self.one(('to(s.dtype)', 'type_as(x)', 'float()'))}",
             lambda: f"{self.atom(self.int(dims, depth - 1))}.to(s.dtype)",
@@ -238,14 +239,8 @@ class Writer:
             ]
         return self.rng.choice(options)()
 
-    def plain_float(self, dims: Dims, depth: int) -> str:
-        options: list[Callable[[], str]] = [
-            lambda: self.one(_UNARY).format(self.atom(self.float(dims, depth - 1))),
-            lambda: self.binary(dims, depth),
-            lambda: self.binary(dims, depth),
-            lambda: self.choice(dims, depth),
-            lambda: self.filled(dims, depth),
-        ]
+    def plain_float(self, dims: Dims, depth: int, common: Sequence[Callable[[], str]]) -> str:
+        options = list(common)
         if dims and dims[-1] == "D":
             options += [
                 lambda: self.one(_LAYERS).format(self.float(dims, depth - 1)),
@@ -421,7 +416,7 @@ class Writer:
 
     def straight(self) -> None:
         dims = self.rng.choice([("B", "T", "D"), ("B", "D"), ("B", "T"), ("D",)])
-        self.define("v", self.float(dims, 3), "float", dims, owned=False)
+        self.define("v", self.float(dims, 3), "float", dims)
 
     def collected(self) -> None:
         """`torch.stack([... for ...])`."""
@@ -438,7 +433,7 @@ class Writer:
             return
         opened = self.one(("[{0}]", "[{0}]", "tuple({0})", "list({0})"))
         joined = f"torch.stack({opened.format(f'{item} for {head}')}, dim={place})"
-        self.define("c", joined, "float", result, owned=True)
+        self.define("c", joined, "float", result)
 
     def item_dims(self, dim: str) -> Dims:
         return self.rng.choice(

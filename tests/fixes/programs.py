@@ -190,7 +190,11 @@ def results(text: str, *, gradients: bool, only: str | None = None) -> Results:
     try:
         # A backward multiplies what was dropped by zero, which tells nothing where there is no number, and what ran no
         # step has nothing to train.
-        return {name: _run(model, given, gradients and name != BROKEN) for name, model, given in inputs(load(text))}
+        return {
+            name: _run(model, given, gradients and name != BROKEN)
+            for name, model, given in inputs(load(text))
+            if only in (None, name)
+        }
     finally:
         torch.set_default_dtype(torch.float32)
 

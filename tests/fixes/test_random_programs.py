@@ -11,9 +11,8 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-import grammar
-import programs
 import pytest
+from tests.fixes import grammar, programs
 
 pytestmark = pytest.mark.torch
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from tests.entries.harness import NEVER
 
 from forwardlens.fixes.trial import Stack, apply_fix, try_together
 from forwardlens.model import Edit, Finding, Fix, Span
@@ -17,7 +17,6 @@ from forwardlens.source.text import SourceText
 
 pytestmark = pytest.mark.torch
 
-NEVER = threading.Event()
 PROGRAM = """\
 import torch
 from torch import nn

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 
 import pytest
+from tests.entries.harness import NEVER
 
 from forwardlens.model import Verification
 from forwardlens.runner.process import Worker
@@ -14,7 +14,6 @@ from forwardlens.runner.runner import start_worker, try_edit
 
 pytestmark = pytest.mark.torch
 
-NEVER = threading.Event()
 PROGRAM = """\
 import random
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.entries.harness import NEVER, calls, quiet
 
 from forwardlens.attribution.attribute import attribute
 from forwardlens.model import Profile
 from forwardlens.runner.process import Worker
-from forwardlens.runner.request import Progress, RunFailedError, RunRequest
+from forwardlens.runner.request import RunFailedError, RunRequest
 from forwardlens.runner.runner import record, start_worker, try_edit
 
 pytestmark = pytest.mark.torch
@@ -40,11 +41,6 @@ def build():
     torch.manual_seed(0)
     return Net().eval(), (torch.randn(4, 8),)
 """
-NEVER = threading.Event()
-
-
-def _quiet(_: Progress) -> None:
-    return None
 
 
 def run(folder: Path, entry: str, text: str = MODEL, name: str = "model.py", **options: Any) -> Profile:
@@ -52,24 +48,14 @@ def run(folder: Path, entry: str, text: str = MODEL, name: str = "model.py", **o
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     request = RunRequest(entry, folder, iterations=2, warmup=1, **options)  # type: ignore[arg-type]
-    with start_worker(request, _quiet, NEVER) as worker:
-        return attribute(record(worker, request, _quiet, NEVER), entry)
-
-
-def costs_by_text(profile: Profile) -> dict[str, int]:
-    """Runs of each expression, by its text on its line."""
-    lines = {path: text.split("\n") for path, text in profile.texts.items()}
-    return {
-        lines[c.span.file][c.span.line - 1][c.span.column : c.span.end_column]: c.calls
-        for c in profile.lines
-        if c.span.line == c.span.end_line
-    }
+    with start_worker(request, quiet, NEVER) as worker:
+        return attribute(record(worker, request, quiet, NEVER), entry)
 
 
 def test_callable_of_a_file_is_profiled_and_adds_up(tmp_path: Path) -> None:
     profile = run(tmp_path, "model.py:build")
-    assert costs_by_text(profile)["self.linear(x)"] == 3
-    assert costs_by_text(profile)["x + 1.0"] == 1
+    assert calls(profile)["self.linear(x)"] == 3
+    assert calls(profile)["x + 1.0"] == 1
     total = sum(cost.self_ms for cost in profile.lines)
     median = profile.forward.wall_ms.median
     assert total + profile.unattributed_share * median == pytest.approx(median)
@@ -96,8 +82,8 @@ def test_callable_of_a_package_module_keeps_relative_imports(tmp_path: Path) -> 
     text = MODEL.replace("import torch\n", "import torch\nfrom .size import WIDTH\n", 1).replace("8, 8", "WIDTH, 8")
     by_module = run(tmp_path, "pkg.model:build", text, "src/pkg/model.py")
     by_file = run(tmp_path, "src/pkg/model.py:build", text, "src/pkg/model.py")
-    assert costs_by_text(by_module).keys() == costs_by_text(by_file).keys()
-    assert "self.linear(x)" in costs_by_text(by_module)
+    assert calls(by_module).keys() == calls(by_file).keys()
+    assert "self.linear(x)" in calls(by_module)
 
 
 def test_script_runs_as_main_until_enough_calls_were_seen(tmp_path: Path) -> None:
@@ -107,7 +93,7 @@ def test_script_runs_as_main_until_enough_calls_were_seen(tmp_path: Path) -> Non
         "if __name__ == '__main__':\n    net = Net()\n    for _ in range(10**9):\n        net(x=torch.ones(2, 8))\n"
     )
     profile = run(tmp_path, "train.py", script, "train.py", arguments=("--steps", "9"))
-    assert costs_by_text(profile)["self.linear(x)"] == 3
+    assert calls(profile)["self.linear(x)"] == 3
 
 
 def test_script_is_profiled_under_the_grad_mode_it_used(tmp_path: Path) -> None:
@@ -123,7 +109,7 @@ def test_test_of_the_users_is_run_under_pytest(tmp_path: Path) -> None:
         "def test_net(net):\n    assert net(torch.ones(2, 8)).shape == (2, 8)\n"
     )
     profile = run(tmp_path, "test_net.py::test_net", test, "test_net.py")
-    assert costs_by_text(profile)["self.linear(x)"] == 3
+    assert calls(profile)["self.linear(x)"] == 3
     with pytest.raises(RunFailedError, match="pytest finds no test"):
         run(tmp_path, "test_net.py::test_other", test, "test_net.py")
 
@@ -143,7 +129,7 @@ def test_compiled_code_is_a_cost_of_its_calling_line(tmp_path: Path) -> None:
     )
     profile = run(tmp_path, "model.py:build", text)
     call = next(cost for cost in profile.lines if "Torch-Compiled Region" in " ".join(op.name for op in cost.ops))
-    assert costs_by_text(profile)["self.fast(x)"] == 3
+    assert calls(profile)["self.fast(x)"] == 3
     assert call.op_calls("aten::relu") == 3
     assert not any("step" in cost.function for cost in profile.lines)
 
@@ -238,27 +224,27 @@ def test_target_narrows_the_run_to_one_module(tmp_path: Path) -> None:
         "def outer():\n    return Outer(), (torch.randn(4, 8),)\n"
     )
     profile = run(tmp_path, "model.py:outer", text, target="Net.forward")
-    assert "x + 1.0" in costs_by_text(profile)
-    assert "x * 2.0" not in costs_by_text(profile)
+    assert "x + 1.0" in calls(profile)
+    assert "x * 2.0" not in calls(profile)
 
 
 def test_unsaved_text_runs_in_place_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     profile = run(tmp_path, "model.py:build", overlays={str(path): MODEL.replace("range(3)", "range(5)")})
-    assert costs_by_text(profile)["self.linear(x)"] == 5
+    assert calls(profile)["self.linear(x)"] == 5
     assert path.read_text(encoding="utf-8") == MODEL
 
 
 def test_inputs_written_in_place_stay_the_same_for_every_run(tmp_path: Path) -> None:
     loop = "        for _ in range(3):"
     text = MODEL.replace(loop, "        x.mul_(2.0)\n        assert x.max() < 100\n" + loop)
-    assert costs_by_text(run(tmp_path, "model.py:build", text))["x.mul_(2.0)"] == 1
+    assert calls(run(tmp_path, "model.py:build", text))["x.mul_(2.0)"] == 1
 
 
 def test_user_output_and_closed_input_do_not_disturb_the_run(tmp_path: Path) -> None:
     noise = "print('hello' * 1000)\nimport sys\nassert sys.stdin.read() == ''\n\n\n"
     text = MODEL.replace("def build():", noise + "def build():")
-    assert "x + 1.0" in costs_by_text(run(tmp_path, "model.py:build", text))
+    assert "x + 1.0" in calls(run(tmp_path, "model.py:build", text))
 
 
 RAISING = MODEL.replace("return x + 1.0", "raise ValueError('no such luck')")
@@ -331,8 +317,8 @@ def test_cancelling_ends_the_whole_process_tree_within_a_second(tmp_path: Path) 
     started = tmp_path / "child"
     watcher = threading.Thread(target=_set_when, args=(cancelled, lambda: started.exists() and started.read_text()))
     watcher.start()
-    with start_worker(request, _quiet, NEVER) as worker, pytest.raises(RunFailedError) as caught:
-        record(worker, request, _quiet, cancelled)
+    with start_worker(request, quiet, NEVER) as worker, pytest.raises(RunFailedError) as caught:
+        record(worker, request, quiet, cancelled)
     asked = time.monotonic()
     watcher.join()
     worker.close()
@@ -363,7 +349,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Ru
     folder = tmp_path_factory.mktemp("trial")
     (folder / "model.py").write_text(SLOW, encoding="utf-8")
     request = RunRequest("model.py:build", folder)
-    worker = start_worker(request, _quiet, NEVER)
+    worker = start_worker(request, quiet, NEVER)
     yield worker, request, str(folder / "model.py")
     worker.close()
 
@@ -428,7 +414,7 @@ if (os.path.basename(os.getcwd()), os.environ["SEED"], sys.argv[1:]) == ("data",
 """
     )
     started: dict[str, Any] = {"cwd": tmp_path / "data", "environment": {"SEED": "7"}, "arguments": ("--fast",)}
-    assert costs_by_text(run(tmp_path, "model.py", script, **started))["self.linear(x)"] == 3
+    assert calls(run(tmp_path, "model.py", script, **started))["self.linear(x)"] == 3
 
 
 def test_an_interpreter_that_is_no_python_is_named(tmp_path: Path) -> None:
