@@ -928,6 +928,19 @@ CASES = [
         """,
     ),
     Case(
+        "carried along the length of another tensor",
+        MOVED,
+        "torch.randn(4, 24, 8), torch.randn(4, 24, 8)",
+        """
+        def forward(self, x, y):
+            s = torch.ones(4, 8)
+            for t in range(x.size(1)):
+                s = s * self.lin(y[:, t])
+            return s
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
         "carried with a helper",
         MOVED,
         "torch.randn(4, 24, 8)",

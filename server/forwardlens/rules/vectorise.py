@@ -581,9 +581,8 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("the loop has no counter to pick a round's part with")
     else:
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
-    wanted = f"{name} = {value.text}"
-    lines = [lifter.lengths.finished(line) for line in (*_needed(lifter.before, wanted), wanted)]
-    edits = checked(sites.source, [insert_before(tree, node, lines), *inside])
+    *before, own = (lifter.lengths.finished(line) for line in (*lifter.before, f"{name} = {value.text}"))
+    edits = checked(sites.source, [insert_before(tree, node, [*_needed(before, own), own]), *inside])
     if edits is None:
         raise RefusedError("the edits do not fit together")
     return edits
