@@ -125,6 +125,30 @@ def function_of(tree: Tree, call: ast.Call) -> Function | None:
     return None if shadowed or function is caller else function
 
 
+def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[str, ast.expr] | None:
+    """What a call gives each parameter; None if that is not plain to see. Defaults have to be literals."""
+    spec = function.args
+    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+    if spec.vararg or spec.kwarg or spec.kwonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    if method:
+        if not names or names[0] != "self":
+            return None
+        names = names[1:]
+    given = dict(zip(names, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None or keyword.arg in given or keyword.arg not in names:
+            return None
+        given[keyword.arg] = keyword.value
+    defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
+    for name in names:
+        if name not in given:
+            if not isinstance(defaults.get(name), ast.Constant):
+                return None
+            given[name] = defaults[name]
+    return given if len(call.args) <= len(names) else None
+
+
 @lru_cache(maxsize=64)
 def _by_call(tree: Tree) -> dict[ast.Call, Function]:
     calls = ((only_call(tree, function), function) for function in tree.functions())

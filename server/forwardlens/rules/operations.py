@@ -38,6 +38,8 @@ ELEMENTWISE_MODULES = frozenset(
     f"aten::{name}"
     for name in "relu gelu silu tanh sigmoid elu selu softplus leaky_relu hardtanh mish hardswish".split()
 )
+# Operators of module calls whose result for a position depends on that position alone.
+POSITIONWISE_MODULES = ELEMENTWISE_MODULES | {"aten::linear", "aten::layer_norm"}
 # Index and source are read at any layout; the result is laid out by the receiver.
 INDEXED = frozenset("gather scatter scatter_ scatter_add scatter_add_ take_along_dim index_add index_add_".split())
 LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss cosine_similarity pairwise_distance".split())

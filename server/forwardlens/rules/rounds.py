@@ -12,7 +12,7 @@ from forwardlens.rules.contract import Context, Rule
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.loops import relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, body
-from forwardlens.rules.statements import added_to_itself
+from forwardlens.rules.statements.sums import added_to_itself
 from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.tree import Looping
 

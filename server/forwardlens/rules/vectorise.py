@@ -28,10 +28,12 @@ from forwardlens.rules.batched import (
 )
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders
-from forwardlens.rules.lifting import Lifter, lifter_for
+from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of, named_slices, skips_rounds
 from forwardlens.rules.operations import JOINS, is_torch_function
-from forwardlens.rules.statements import INPLACE, Appended, Filled, Rounds, is_empty, summed
+from forwardlens.rules.statements.rounds import Rounds
+from forwardlens.rules.statements.sums import summed
+from forwardlens.rules.statements.work import INPLACE, Appended, Filled, is_empty
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import (
     METADATA,

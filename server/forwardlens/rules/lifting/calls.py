@@ -1,0 +1,180 @@
+"""Calls of functions and methods of torch and of layers: which ones work for all rounds at once."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from forwardlens.rules.batched import (
+    Batched,
+    Fixed,
+    RefusedError,
+    Value,
+    arranged,
+    live_loops,
+    reduced_over_last,
+    seen_in,
+    spread,
+)
+from forwardlens.rules.callers import function_of
+from forwardlens.rules.lifting.broadcasting import elementwise
+from forwardlens.rules.lifting.counters import counter_as_tensor
+from forwardlens.rules.lifting.dimensions import along, attention, loss, matrix_product
+from forwardlens.rules.lifting.indexing import gather_along
+from forwardlens.rules.lifting.inlining import helper
+from forwardlens.rules.lifting.joins import join, list_of_rounds
+from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.lifting.views import KNOWN_VIEWS, flat, flattens, view
+from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, LOSSES, POSITIONWISE_MODULES
+from forwardlens.rules.reducing import ALONG, REDUCING
+from forwardlens.source.tree import argument, dotted, integer
+
+_BOOLEAN = frozenset(
+    "gt ge lt le eq ne greater less logical_and logical_or logical_xor logical_not isnan isinf isfinite bool".split()
+)
+_LIKE = {"full_like": None, "zeros_like": "0", "ones_like": "1"}
+
+
+def call(scope: Scope, node: ast.Call) -> Value:
+    """A call of a function or method of torch, of a layer, or of a function of the file."""
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+    method = isinstance(node.func, ast.Attribute) and scope.varies(node.func.value)
+    library = scope.is_library(node.func)
+    if isinstance(node.func, ast.Attribute) and not method and not library and _is_tensor_method(node):
+        method = True
+    if name == "sum" and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
+        rows = list_of_rounds(scope, node.args[0])
+        if rows is not None:
+            return reduced_over_last(rows[0], "sum")
+    if name is None or (not method and not library):
+        function = function_of(scope.sites.tree, node)
+        return _module(scope, node) if function is None else helper(scope, node, function)
+    if any(scope.varies(keyword.value) for keyword in node.keywords):
+        raise RefusedError(f"`{scope.text(node)}` has a keyword that changes from round to round")
+    for keyword in node.keywords:
+        scope.require_pure(keyword.value)
+        if keyword.arg in {"out", "inplace"}:
+            raise RefusedError(f"`{scope.text(node)}` writes into its argument")
+    receiver = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
+    operands = [*receiver, *node.args]
+    if any(isinstance(o, ast.Starred) for o in operands):
+        raise RefusedError(f"`{scope.text(node)}` has a starred argument")
+    if name in _LIKE and library:
+        return _like(scope, node, name)
+    if name in {"tensor", "full", "as_tensor"} and library:
+        return counter_as_tensor(scope, name, node)
+    if name in {"embedding", "linear"} and library:
+        return _module(scope, node)
+    if name in JOINS and library:
+        return join(scope, node, name)
+    if name in {"matmul", "mm", "bmm", "mv", "dot"} and len(operands) == 2 and not node.keywords:
+        return matrix_product(scope, node, (operands[0], operands[1]))
+    if name == "scaled_dot_product_attention" and library:
+        return attention(scope, node)
+    if name in LOSSES and library:
+        return loss(scope, name, node)
+    if name in {"flatten", "reshape", "view"} and operands and flattens(name, operands):
+        return flat(scope, node, operands[0])
+    if name in KNOWN_VIEWS and operands:
+        return view(scope, name, node, operands)
+    if (name in REDUCING or name in ALONG) and operands:
+        return along(scope, name, node, operands)
+    if name in {"gather", "index_select"} and len(operands) == 3 and not node.keywords:
+        return gather_along(scope, name, node, operands)
+    flags = any(isinstance(o, ast.Constant) and isinstance(o.value, bool) for o in node.args)
+    if name in ELEMENTWISE and not flags and (name != "where" or len(operands) == 3):
+        return _elementwise_call(scope, node, name, operands)
+    raise RefusedError(f"`{name}` is not known to work position by position")
+
+
+def _is_tensor_method(node: ast.Call) -> bool:
+    """A known method of a fixed receiver, as in `photo.lerp(rows[t], 0.5)`; `self.relu(x)` is a module."""
+    assert isinstance(node.func, ast.Attribute)
+    return node.func.attr in ELEMENTWISE and dotted(node.func.value) != "self"
+
+
+def _elementwise_call(scope: Scope, node: ast.Call, name: str, operands: list[ast.expr]) -> Value:
+    ranks = _argument_ranks(scope, node, name, len(operands))
+    converts = name in {"to", "type", "type_as", "float", "double", "half", "bfloat16", "long", "int", "bool"}
+    if converts or name in {"contiguous", "clone", "detach"}:
+        if any(scope.varies(o) for o in operands[1:]):
+            raise RefusedError(f"`{scope.text(node)}` converts to what changes from round to round")
+        value = scope.lift(operands[0])
+        if scope.writes and isinstance(value, Batched) and value.view:
+            raise RefusedError(f"`{scope.text(node)}` may or may not be a copy of what the loop writes to")
+        result = elementwise(scope, node, operands[:1], [None])
+    else:
+        _require_scalar_keywords(scope, node, name, len(operands))
+        result = elementwise(scope, node, operands, ranks)
+    return replace(result, boolean=name in _BOOLEAN)
+
+
+def _argument_ranks(scope: Scope, node: ast.Call, name: str, count: int) -> list[int | None]:
+    op = scope.sites.op(node, f"aten::{name}")
+    if op is None or len(op.shapes) < count:
+        return [None] * count
+    return [len(s) for s in op.shapes[:count]]
+
+
+def _require_scalar_keywords(scope: Scope, node: ast.Call, name: str, count: int) -> None:
+    """A tensor given by keyword would have to be broadcast too."""
+    if all(isinstance(k.value, ast.Constant) or integer(k.value) is not None for k in node.keywords):
+        return
+    op = scope.sites.op(node, f"aten::{name}")
+    if op is None or any(op.shapes[count:]):
+        raise RefusedError(f"`{scope.text(node)}` may have a tensor among its keywords")
+
+
+def _like(scope: Scope, node: ast.Call, name: str) -> Value:
+    value = scope.lift(node.args[0]) if node.args else Fixed("")
+    if isinstance(value, Fixed):
+        raise RefusedError(f"`{scope.text(node)}` does not vary")
+    fill = _LIKE[name]
+    if fill is None:
+        given = argument(node, 1, "fill_value")
+        if given is None or scope.varies(given):
+            raise RefusedError(f"`{scope.text(node)}` fills with another value in every round")
+        scope.require_pure(given)
+        fill = scope.text(given)
+    # A dtype of its own would be lost when only the scalar is kept.
+    kept = fill if not any(k.arg != "fill_value" for k in node.keywords) else None
+    text = scope.spliced(node, {node.args[0]: value.text})
+    return replace(value, text=text, atom=True, fill=kept, boolean=False, view=False, cut=None)
+
+
+def _module(scope: Scope, node: ast.Call) -> Value:
+    """`self.word(ids)`, `F.embedding(ids, w)`, `self.mix(row)`: known by the operators that the call ran."""
+    if scope.varies(node.func) or not node.args:
+        raise RefusedError(f"`{scope.text(node.func)}` is another function in every round")
+    if any(scope.varies(o) for o in [*node.args[1:], *(k.value for k in node.keywords)]):
+        raise RefusedError(f"`{scope.text(node)}` has several arguments that change from round to round")
+    if any(k.arg in {"max_norm", "scale_grad_by_freq", "inplace"} for k in node.keywords):
+        raise RefusedError(f"`{scope.text(node)}` is not the same for all positions at once")
+    ran = scope.sites.outermost(node)
+    value = scope.lift(node.args[0])
+    if isinstance(value, Fixed) or not ran:
+        raise RefusedError(f"the run does not tell what `{scope.text(node.func)}` does")
+    lookup = "aten::embedding" in ran
+    if not ran - {"aten::embedding"} <= POSITIONWISE_MODULES:
+        raise RefusedError(f"`{scope.text(node.func)}` is not known to work position by position")
+    norm = scope.sites.op(node, "aten::layer_norm")
+    if norm is not None and len(norm.shapes[2] if len(norm.shapes) > 2 else ()) != 1:
+        raise RefusedError(f"`{scope.text(node.func)}` may normalise several dimensions")
+    # A look-up or an activation takes its positions in any arrangement, a layer all but the last one.
+    extra = (value.rank,) if lookup else ()
+    if not ran <= ELEMENTWISE_MODULES | {"aten::embedding"}:
+        value = _last_dimension_kept(scope, value)
+    text = scope.spliced(node, {node.args[0]: value.text})
+    return Batched(text, value.rank + len(extra), value.loops, (*value.slots, *extra))
+
+
+def _last_dimension_kept(scope: Scope, value: Batched) -> Batched:
+    """A layer works on the last dimension: it must stay a slot of the round's value."""
+    if not value.slots:
+        raise RefusedError("a layer needs a dimension to work on")
+    if value.slots[-1] == value.rank - 1:
+        return value
+    live = live_loops([value])
+    value = seen_in(value, live)
+    value = arranged(value, value.natural if value.natural >= 1 else value.round_rank)
+    return spread(value, live, scope.depth)

@@ -1,0 +1,139 @@
+"""Calls that work along dimensions of a round's value: reductions, softmax, products, attention, losses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from forwardlens.rules.batched import (
+    Batched,
+    Fixed,
+    RefusedError,
+    Value,
+    arranged,
+    live_loops,
+    seen_in,
+    spread,
+    wrapped,
+)
+from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
+from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.reducing import ALONG, NEEDS_DIM, between, placed, plain, product, reduced, round_dims, standing
+from forwardlens.source.tree import integer
+
+
+def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+    """`row.sum(-1)`, `torch.softmax(row, dim=0)`, `row.mean()`."""
+    value = scope.lift(operands[0])
+    if isinstance(value, Fixed):
+        raise RefusedError(f"`{scope.text(operands[0])}` does not vary")
+    keywords = {k.arg: k.value for k in node.keywords}
+    dim = keywords.get("dim") or (operands[1] if len(operands) == 2 and name != "norm" else None)
+    keep = keywords.get("keepdim")
+    plain_keep = keep is None or (isinstance(keep, ast.Constant) and isinstance(keep.value, bool))
+    unknown = len(operands) - (2 if dim is not None and "dim" not in keywords else 1)
+    if set(keywords) - {"dim", "keepdim"} or unknown or not plain_keep:
+        raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
+    if (dim is None and (name in NEEDS_DIM or keep is not None or name == "normalize")) or (
+        dim is not None and name in {"max", "min"}
+    ):
+        raise RefusedError(f"`{scope.text(node)}` gives more than one value per position")
+    listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else None if dim is None else [dim]
+    numbers = None if listed is None else [integer(d) for d in listed]
+    if numbers is not None and any(n is None for n in numbers):
+        raise RefusedError(f"`{scope.text(node)}` has no plain dimension")
+    given = None if numbers is None else [n for n in numbers if n is not None]
+    if name == "norm" and given is None and value.round_rank > 1:
+        raise RefusedError(f"`{scope.text(node)}` flattens the round's value")
+    dims = round_dims(value, given)
+    live = live_loops([value])
+    put = plain(seen_in(value, live))
+    text = _along_text(scope, name, node, operands[0], put, dim, dims)
+    kept = name in ALONG or (isinstance(keep, ast.Constant) and keep.value is True)
+    result = spread(reduced(put, text, dims, kept), live, scope.depth)
+    return replace(result, boolean=name in {"any", "all"})
+
+
+def _along_text(
+    scope: Scope, name: str, node: ast.Call, operand: ast.expr, put: Batched, dim: ast.expr | None, dims: Sequence[int]
+) -> str:
+    if dim is None:
+        method = {"max": "amax", "min": "amin"}.get(name, name)
+        last = max(d for d in put.loops if d is not None)
+        places = placed(put, dims, negative=all((s or 0) > last for s in put.slots))
+        shown = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+        return f"{wrapped(put.text, put.atom)}.{method}({'dim=' if name == 'norm' else ''}{shown})"
+    listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else [dim]
+    parts: dict[ast.expr, str] = {operand: in_place_of(node, operand, put.text, put.atom)}
+    for entry, d in zip(listed, dims, strict=True):
+        negative = (integer(entry) or 0) < 0
+        parts[entry] = str(placed(put, [d], negative)[0])
+    return scope.spliced(node, parts)
+
+
+def matrix_product(scope: Scope, node: ast.expr, operands: Sequence[ast.expr]) -> Value:
+    values = [scope.lift(o) for o in operands]
+    op = scope.sites.op(node, *(f"aten::{name}" for name in ("matmul", "mm", "bmm", "mv", "dot", "inner")))
+    if op is None or len(op.shapes) < 2:
+        raise RefusedError(f"`{scope.text(node)}` is no matrix product that the run saw")
+    ranks = [len(s) for s in op.shapes[:2]]
+    if not agree(values, ranks):
+        raise RefusedError(f"the run saw other dimensions at `{scope.text(node)}`")
+    scope.meet(values)
+    live = live_loops([v for v in values if isinstance(v, Batched)])
+    values = [seen_in(v, live) if isinstance(v, Batched) else v for v in values]
+    result = product(values, ranks, len(live))
+    return spread(result, live, scope.depth)
+
+
+def attention(scope: Scope, node: ast.Call) -> Value:
+    """`scaled_dot_product_attention(q[:, h], k[:, h], v[:, h])`: the loops become dimensions of the batch."""
+    plain_options = all(k.arg in {"is_causal", "scale"} and not scope.varies(k.value) for k in node.keywords)
+    values = [scope.lift(a) for a in node.args]
+    batched = [v for v in values if isinstance(v, Batched)]
+    if len(values) != 3 or len(batched) != 3 or not plain_options:
+        raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
+    rank = batched[0].round_rank
+    if rank < 2 or any(v.round_rank != rank or None in v.loops for v in batched):
+        raise RefusedError("the run and the source disagree about dimensions")
+    scope.meet(batched)
+    right = between(batched, 2, rank)
+    parts: dict[ast.expr, str] = {a: arranged(v, right).text for a, v in zip(node.args, batched, strict=True)}
+    return standing(scope.spliced(node, parts), rank, right, scope.depth)
+
+
+def loss(scope: Scope, name: str, node: ast.Call) -> Value:
+    """`mse_loss(guess[c], truth[c])`, which averages over a round's elements; similarities along a dimension."""
+    if len(node.args) != 2 or any(k.arg != "dim" for k in node.keywords):
+        raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
+    values = [scope.lift(a) for a in node.args]
+    ranks = {v.round_rank for v in values if isinstance(v, Batched)}
+    seen = scope.sites.cost(node)
+    pairs = [o.shapes[:2] for o in seen.ops if o.outermost and len(o.shapes) > 1] if seen is not None else []
+    if len(ranks) != 1 or not pairs or any(len(one) != len(other) for one, other in pairs):
+        raise RefusedError("the run and the source disagree about dimensions")
+    rank = ranks.pop()
+    values = [replace(v, rank=rank) if isinstance(v, Fixed) and v.rank is None else v for v in values]
+    scope.meet(values)
+    texts, shape = together(values)
+    parts: dict[ast.expr, str] = {a: text for a, (text, _) in zip(node.args, texts, strict=True)}
+    keyword = next((k.value for k in node.keywords), None)
+    live = live_loops([shape])
+    value = seen_in(shape, live)
+    if name == "cosine_similarity":
+        dims = round_dims(value, [1 if keyword is None else integer(keyword) or 0])
+        place = placed(value, dims, negative=True)[0]
+        if keyword is not None:
+            parts[keyword] = str(place)
+        text = scope.spliced(node, parts)
+        text = text if keyword is not None else f"{text[:-1]}, dim={place})"
+        return spread(reduced(value, text, dims, keep=False), live, scope.depth)
+    if name == "pairwise_distance" or keyword is not None:
+        raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
+    dims = round_dims(value, None)
+    places = placed(value, dims, negative=False)
+    one, other = (parts[a] for a in node.args)
+    spots = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+    text = f'{scope.text(node.func)}({one}, {other}, reduction="none").mean({spots})'
+    return spread(reduced(value, text, dims, keep=False), live, scope.depth)

@@ -1,0 +1,68 @@
+"""What a loop variable that takes the slices of a tensor stands for."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
+from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
+from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
+from forwardlens.rules.loops import Element, Loop
+from forwardlens.rules.windows import marked
+
+
+def element(scope: Scope, depth: int, name: str) -> Batched:
+    """The slices that the variable `name` of loop number `depth` takes."""
+    element = scope.loops[depth].elements[name]
+    base, axis = element.base, element.axis
+    if scope.varies(base):
+        return _element_of_round(scope, depth, element)
+    scope.require_pure(base)
+    rank = rank_of_cut(scope, base) if element.kept or element.pieces is not None else iterated_rank(scope, base, name)
+    axis = axis + rank if axis < 0 else axis
+    text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
+    if element.pieces is not None:
+        if scope.varies(element.pieces):
+            raise RefusedError("the number of pieces changes inside the loop")
+        pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({scope.text(element.pieces)}, -1))"
+        own = tuple(d for d in range(rank + 1) if d != axis)
+        return Batched(pieces, rank + 1, scope.only(depth, axis), own, view=True)
+    if element.partners:
+        cut = _shortest(scope, scope.loops[depth], element)
+        items = [*[":"] * axis, cut, *[":"] * (rank - 1 - axis)]
+        own = tuple(d for d in range(rank) if d != axis)
+        whole = Cut(text, atom, (*items,))
+        return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), own, cut=whole, view=True)
+    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
+    return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
+
+
+def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
+    """A slice of what an outer loop gives: `for word in row` inside `for row in x`."""
+    value = scope.lift(element.base)
+    if isinstance(value, Fixed) or element.partners or element.kept or element.pieces is not None:
+        raise RefusedError("what the loop runs over changes inside it")
+    if value.loops[depth] is not None or not -value.round_rank <= element.axis < value.round_rank:
+        raise RefusedError("what the loop runs over changes inside it")
+    axis = element.axis % value.round_rank
+    along = value.slots[axis]
+    if along is None:
+        raise RefusedError("a loop runs over a dimension of size 1")
+    loops = tuple(along if k == depth else d for k, d in enumerate(value.loops))
+    return replace(value, loops=loops, slots=(*value.slots[:axis], *value.slots[axis + 1 :]))
+
+
+def _shortest(scope: Scope, loop: Loop, element: Element) -> str:
+    """The slice that cuts a tensor of a `zip` to the shortest of the others."""
+    lengths = [
+        f"{wrapped(scope.text(base), is_atom(base))}.size({axis})" if axis else f"len({scope.text(base)})"
+        for base, axis in element.partners
+    ]
+    cut = f": {lengths[0]}" if len(lengths) == 1 else f": min({', '.join(lengths)})"
+    every = [(element.base, element.axis), *element.partners]
+    around = scope.sites.tree.parent(element.base)
+    op = scope.sites.op(around, "aten::unbind") if around is not None else None
+    scope.lengths.shapes[key_of(loop)] = op.shape_variants if op is not None else 0
+    scope.lengths.zipped[key_of(loop)] = {f"{key_of(loop)}|{scope.text(base)}.{axis}" for base, axis in every}
+    return marked(key_of(loop), f"{scope.text(element.base)}.{element.axis}", cut)

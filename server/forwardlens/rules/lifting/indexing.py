@@ -1,0 +1,292 @@
+"""Subscripts: slices that a counter picks, look-ups by a round's own positions, indices into a round's value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, Value, arranged, indexed, wrapped
+from forwardlens.rules.evidence import index_items
+from forwardlens.rules.lifting.counters import block_of, is_number, is_position, position_of, window, window_of_value
+from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
+from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
+from forwardlens.rules.loops import Loop, sliced
+from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
+from forwardlens.source.dataflow import bindings, changes, definition, overlap
+from forwardlens.source.tree import dotted, integer
+
+
+def index(scope: Scope, node: ast.Subscript) -> Batched:
+    """`x[:, t]` with a fixed `x`: what the rounds together take from it."""
+    items = index_items(node)
+    rank = scope.sites.base_rank(node)
+    base_text = scope.text(node.value)
+    if rank is None:
+        raise RefusedError(f"the run does not tell how many dimensions `{base_text}` has")
+    return index_of_rank(scope, node, items, rank)
+
+
+def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank: int) -> Batched:
+    """`x[items]` with a fixed `x` of that rank: what the rounds together take from it."""
+    texts: list[str] = []
+    slots: list[int | None] = []
+    blocks: list[str] = []
+    loops: list[int | None] = [None] * scope.depth
+    axis = out = 0
+    for item in _expanded(items, rank):
+        if _is_none(item):
+            slots.append(None)
+            continue
+        counted, block = position_of(scope, item), block_of(scope, item)
+        if counted is not None or block is not None:
+            depth = counted.depth if counted is not None else block.depth if block is not None else 0
+            if loops[depth] is not None:
+                raise RefusedError("the loop variable is used for two dimensions")
+            loops[depth] = out
+            out += 1
+            if counted is not None:
+                texts.append(window(scope, scope.loops[depth], node.value, axis, rank, counted.shift))
+                _see_length(scope, node, scope.loops[depth], texts[-1], axis, rank)
+                slots += [None] if counted.kept else []
+            elif block is not None:
+                texts.append(f": {block.count} * {block.width}")
+                blocks.append(f".unflatten({out - 1}, ({block.count}, {block.width}))")
+                slots.append(out)
+                out += 1
+        elif is_number(scope, item):
+            texts.append(scope.text(item))
+        elif isinstance(item, ast.Slice) and not scope.varies(item):
+            scope.require_pure(item)
+            texts.append(scope.text(item))
+            slots.append(out)
+            out += 1
+        else:
+            raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+        axis += 1
+    if not any(loop is not None for loop in loops):
+        raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+    atom = is_atom(node.value)
+    text = indexed(scope.text(node.value), texts, atom=atom)
+    if blocks:
+        return Batched(f"{text}{''.join(blocks)}", out, tuple(loops), tuple(slots), view=True)
+    cut = Cut(scope.text(node.value), atom, tuple(texts)) if len(texts) == out else None
+    return Batched(text, out, tuple(loops), tuple(slots), atom=True, cut=cut, view=True)
+
+
+def _see_length(scope: Scope, node: ast.Subscript, loop: Loop, cut: str, axis: int, rank: int) -> None:
+    """Note how long the run saw an axis that a loop's counter goes along."""
+    cost = scope.sites.cost(node)
+    lengths = [o.shapes[0][axis] for o in cost.ops if o.shapes and len(o.shapes[0]) == rank] if cost else []
+    if len(set(lengths)) == 1 and (cut == ":" or not cut.startswith(":")):
+        scope.lengths.see(key_of(loop), cut, lengths[0])
+
+
+def _expanded(items: list[ast.expr], rank: int) -> list[ast.expr]:
+    """`items` with `...` written out and the dimensions that they leave out added."""
+    used = sum(not _is_none(i) and not _is_ellipsis(i) for i in items)
+    missing: list[ast.expr] = [ast.Slice() for _ in range(rank - used)]
+    if used > rank:
+        raise RefusedError("the run and the source disagree about dimensions")
+    if not any(_is_ellipsis(i) for i in items):
+        return [*items, *missing]
+    cut = next(n for n, i in enumerate(items) if _is_ellipsis(i))
+    return [*items[:cut], *missing, *items[cut + 1 :]]
+
+
+def subscript(scope: Scope, node: ast.Subscript) -> Value:
+    """An index into a fixed tensor or list, or into a round's value."""
+    if not scope.varies(node.value):
+        items = index_items(node)
+        listed = _listed_slice(scope, node, items)
+        if listed is not None:
+            return listed
+        if len(items) == 1 and not is_position(scope, items[0]) and not isinstance(items[0], ast.Slice):
+            return _gather(scope, node, items[0])
+        scope.require_pure(node.value)
+        looked = [i for i in items if _is_computed(scope, i)]
+        return _row_look_up(scope, node, items, looked[0]) if len(looked) == 1 else index(scope, node)
+    value = scope.lift(node.value)
+    if isinstance(value, Fixed):
+        raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+    looked = [i for i in index_items(node) if _is_computed(scope, i)]
+    if len(looked) == 1:
+        return _look_up(scope, node, value, index_items(node), looked[0])
+    return _index_batched(scope, node, value)
+
+
+def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> Batched | None:
+    """`columns[t]` where `columns = x.unbind(1)`."""
+    function = scope.loops[0].function
+    counted = position_of(scope, items[0]) if len(items) == 1 else None
+    name = node.value.id if isinstance(node.value, ast.Name) else None
+    statement = definition(scope.sites.tree, function, name) if name is not None and counted is not None else None
+    if statement is None or counted is None or len(statement.targets) != 1 or name != dotted(statement.targets[0]):
+        return None
+    element = sliced(statement.value)
+    place = dotted(element.base)
+    if element.base is statement.value or place is None or element.pieces is not None or counted.kept:
+        return None
+    if any(p is None or overlap(p, name or "") for _, p in changes(function)):
+        raise RefusedError(f"`{name}` changes")
+    if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
+        raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")
+    scope.lists_read.add(place if name is None else name)
+    rank = rank_of_cut(scope, element.base) if element.kept else iterated_rank(scope, element.base)
+    axis = element.axis % rank
+    cut = window(scope, scope.loops[counted.depth], node.value, 0, 1, counted.shift)
+    texts = [cut if d == axis else ":" for d in range(rank)]
+    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
+    loops = scope.only(counted.depth, axis)
+    return Batched(indexed(place, texts), rank, loops, slots, cut=Cut(place, atom=True, slices=(*texts,)), view=True)
+
+
+def _is_computed(scope: Scope, item: ast.expr) -> bool:
+    """Whether an item of an index is computed in the round: a position, or a tensor of them."""
+    return not isinstance(item, ast.Slice) and position_of(scope, item) is None and scope.varies(item)
+
+
+def _row_look_up(scope: Scope, node: ast.Subscript, items: list[ast.expr], looked: ast.expr) -> Batched:
+    """`x[b, ids[b]]`: in each round's slice of `x`, what the round's positions name."""
+    loops = [n for n, i in enumerate(items) if is_position(scope, i)]
+    rank = scope.sites.base_rank(node)
+    cost = scope.sites.cost(node)
+    seen = [o for o in cost.ops if o.name in {"aten::select", "aten::index"} and o.shapes] if cost else []
+    rank = max((len(o.shapes[0]) for o in seen), default=rank or 0)
+    if len(loops) != 1 or rank < len(items) or any(_is_ellipsis(i) or _is_none(i) for i in items):
+        raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
+    whole = [i if is_position(scope, i) else ast.Slice() for i in items]
+    value = index_of_rank(scope, node, whole, rank)
+    return _look_up(scope, node, value, [i for i in items if not is_position(scope, i)], looked)
+
+
+def _look_up(scope: Scope, node: ast.Subscript, value: Batched, items: list[ast.expr], looked: ast.expr) -> Batched:
+    cost = scope.sites.cost(node)
+    ids = scope.lift(looked)
+    if cost is None or isinstance(ids, Fixed) or ids.boolean or cost.op_calls("aten::nonzero", "aten::item"):
+        # With `item` the index is one position, which selects; that has the same form.
+        single = cost is not None and not cost.op_calls("aten::nonzero") and isinstance(ids, Batched)
+        if not single or not isinstance(ids, Batched) or ids.slots or ids.boolean:
+            raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
+    entries: list[str | Batched] = []
+    for item in [*items, *[ast.Slice()] * (value.round_rank - len(items))]:
+        if item is looked:
+            entries.append(ids)
+        elif isinstance(item, ast.Slice) and not scope.varies(item):
+            entries.append(scope.text(item))
+        else:
+            raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
+    if len(entries) > value.round_rank or None in value.slots:
+        raise RefusedError("the run and the source disagree about dimensions")
+    return _rows_looked_up(scope, value, ids, entries)
+
+
+def _rows_looked_up(scope: Scope, value: Batched, ids: Batched, entries: Sequence[str | Batched]) -> Batched:
+    """`value[entries]` with the numbers of the rounds in the loop's place."""
+    loop = scope.loop
+    counted = loop.index is not None and loop.stop is not None and not loop.start and loop.step == 1
+    if not counted or loop.stop is None or len(value.loops) != 1:
+        scope.meet([value, ids])
+        return looked_up(value, entries, _numbers(scope, value))
+    stem = wrapped(value.text, value.atom)
+    if value.cut is not None:
+        # The numbers themselves pick the loop's rows: no slice is needed in front of them.
+        slices = tuple(":" if d == value.loop else cut for d, cut in enumerate(value.cut.slices))
+        stem = wrapped(value.cut.stem, value.cut.atom)
+        text = indexed(value.cut.stem, slices, atom=value.cut.atom)
+        value = replace(value, text=text, cut=replace(value.cut, slices=slices))
+    numbers = f"{scope.torch}.arange({scope.stop_of(loop)}, device={stem}.device)"
+    scope.meet([replace(value, text=""), ids])
+    return looked_up(value, entries, numbers)
+
+
+def _gather(scope: Scope, node: ast.Subscript, item: ast.expr) -> Batched:
+    """`table[ids[:, t]]`: look-ups along the first dimension of a fixed tensor."""
+    op = scope.sites.op(node, "aten::index")
+    ids = scope.lift(item)
+    if op is None or not op.shapes or isinstance(ids, Fixed) or ids.boolean:
+        raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
+    scope.require_pure(node.value)
+    ids = arranged(ids, ids.natural)
+    extra = len(op.shapes[0]) - 1
+    text = scope.spliced(node, {item: ids.text})
+    return Batched(text, ids.rank + extra, ids.loops, (*ids.slots, *range(ids.rank, ids.rank + extra)))
+
+
+def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched:
+    """An index into a round's value: `row[None]`, `row[:, 0]`, `row[..., :3]`, `row[j]` for an inner loop's `j`."""
+    cuts: dict[int, str] = {}
+    gone: set[int] = set()
+    slots: list[int | None] = []
+    loops = [*value.loops]
+    axis = 0
+    for item in _expanded(index_items(node), value.round_rank):
+        if _is_none(item):
+            slots.append(None)
+            continue
+        slot = value.slots[axis]
+        axis += 1
+        counted = position_of(scope, item)
+        if counted is not None:
+            if loops[counted.depth] is not None or slot is None:
+                raise RefusedError("the loop variable is used for two dimensions")
+            loops[counted.depth] = slot
+            cuts[slot] = window_of_value(scope, node.value, counted, axis - 1)
+            slots += [None] if counted.kept else []
+        elif isinstance(item, ast.Slice):
+            if scope.varies(item):
+                raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+            cut = scope.text(item)
+            if cut != ":" and slot is None:
+                raise RefusedError(f"`{scope.text(node)}` cuts a dimension of size 1")
+            slots.append(slot)
+            if slot is not None:
+                cuts[slot] = cut
+        elif integer(item) is not None:
+            if slot is not None:
+                cuts[slot] = scope.text(item)
+                gone.add(slot)
+        else:
+            raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+    text = indexed(value.text, [cuts.get(d, ":") for d in range(value.rank)], atom=value.atom)
+    left = [d for d in range(value.rank) if d not in gone]
+    return replace(
+        value,
+        text=text,
+        atom=value.atom or text != value.text,
+        cut=value.cut if text == value.text else None,
+        rank=len(left),
+        loops=tuple(None if d is None else left.index(d) for d in loops),
+        slots=tuple(None if s is None else left.index(s) for s in slots),
+    )
+
+
+def gather_along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+    """`row.gather(0, ids[b])` and `row.index_select(0, ids[b])`."""
+    value, ids, dim = scope.lift(operands[0]), scope.lift(operands[2]), integer(operands[1])
+    if isinstance(value, Fixed) or isinstance(ids, Fixed) or dim is None:
+        raise RefusedError(f"`{scope.text(node)}` does not look up in a round's value by a round's positions")
+    at = round_dims(value, [dim])[0]
+    if name == "index_select":
+        items: list[str | Batched] = [":"] * value.round_rank
+        items[at] = ids
+        return _rows_looked_up(scope, value, ids, items)
+    scope.meet([value, ids])
+    if ids.round_rank != value.round_rank:
+        raise RefusedError("the run and the source disagree about dimensions")
+    one, other = plain(value, value.round_rank), plain(ids, ids.round_rank)
+    return leading(f"{wrapped(one.text, one.atom)}.gather({at + 1}, {other.text})", value.round_rank)
+
+
+def _numbers(scope: Scope, value: Batched) -> str:
+    """The numbers of the rounds, as a tensor beside a round's value."""
+    text = wrapped(value.text, value.atom)
+    return f"{scope.torch}.arange({text}.size({value.loop}), device={text}.device)"
+
+
+def _is_none(item: ast.expr) -> bool:
+    return isinstance(item, ast.Constant) and item.value is None
+
+
+def _is_ellipsis(item: ast.expr) -> bool:
+    return isinstance(item, ast.Constant) and item.value is Ellipsis

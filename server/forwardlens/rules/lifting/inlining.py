@@ -1,0 +1,136 @@
+"""Functions of the file that a round calls: called with all rounds' values, or written where they are called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged
+from forwardlens.rules.callers import arguments_of
+from forwardlens.rules.lifting.counters import is_counted
+from forwardlens.rules.lifting.scope import Scope, is_atom
+from forwardlens.source.dataflow import fresh_name, names_bound, names_read
+from forwardlens.source.tree import Function, walk
+
+
+def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
+    """`self.encode(x[:, t])`: the function on what all rounds give it, or its body in place of the call."""
+    given = arguments_of(function, node, method=isinstance(node.func, ast.Attribute))
+    if given is None or not _is_plain(function):
+        raise RefusedError(f"`{scope.text(node.func)}` does more than compute a value")
+    whole = _helper_on_all(scope, node, function, given)
+    if whole is not None:
+        return whole
+    if function.name in {"forward", "__call__"}:
+        raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
+    return _helper_inside(scope, function, given)
+
+
+def _inner(scope: Scope, function: Function, values: dict[str, Value], renamed: Mapping[str, str]) -> Scope:
+    bound = {name for statement in function.body for name in names_bound(statement)} | values.keys()
+    inside = frozenset(bound)
+    return replace(scope, values=values, lists={}, renamed=renamed, bound=inside, caller=scope.home)
+
+
+def _helper_on_all(scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr]) -> Value | None:
+    """The same call with all rounds' values, if the function's text needs no change to take them."""
+    varying = [name for name, value in given.items() if scope.varies(value)]
+    if len(varying) != 1 or any(is_counted(scope, given[name]) for name in varying):
+        return None
+    value = scope.lift(given[varying[0]])
+    if isinstance(value, Fixed) or None in value.loops:
+        return None
+    free = {name for name in given if name not in varying}
+    for right in dict.fromkeys((value.natural, value.round_rank)):
+        put = arranged(value, right)
+        inside = replace(put, text=varying[0], atom=True, cut=None, view=False, boolean=False, fill=None)
+        inner = _inner(scope, function, {varying[0]: inside}, {})
+        try:
+            result = _unchanged(inner, function, free)
+        except RefusedError:
+            continue
+        if isinstance(result, Batched):
+            text = scope.spliced(node, {given[varying[0]]: put.text})
+            return replace(result, text=text, atom=True, cut=None, view=False, fill=None)
+    return None
+
+
+def _unchanged(scope: Scope, function: Function, free: Collection[str]) -> Value:
+    """What a function returns for all rounds at once if its text stays as it is. Raises `RefusedError`."""
+    for statement in _work(function):
+        if not isinstance(statement, (ast.Assign, ast.Return)) or statement.value is None:
+            raise RefusedError("a function does more than compute a value")
+        value = scope.lift(statement.value)
+        if not isinstance(value, Batched) or value.text != scope.text(statement.value):
+            raise RefusedError("a function would have to be written in another way")
+        if isinstance(statement, ast.Return):
+            return value
+        target = statement.targets[0]
+        if len(statement.targets) != 1 or not isinstance(target, ast.Name) or target.id in free:
+            raise RefusedError("a function does more than compute a value")
+        scope.values[target.id] = replace(value, text=target.id, atom=True, cut=None)
+    raise RefusedError("a function returns nothing")
+
+
+def _helper_inside(scope: Scope, function: Function, given: Mapping[str, ast.expr]) -> Value:
+    """What a function computes, written where it is called."""
+    tree = scope.sites.tree
+    values: dict[str, Value] = {}
+    renamed: dict[str, str] = {}
+    for name, argument_given in given.items():
+        if is_counted(scope, argument_given) or not scope.varies(argument_given):
+            text = scope.text(argument_given)
+            renamed[name] = text if is_atom(argument_given) or not names_read(argument_given) else f"({text})"
+        else:
+            values[name] = _kept(scope, name, scope.lift(argument_given), function)
+    bound = {name for statement in function.body for name in names_bound(statement)}
+    caller = tree.function(scope.loops[0].node)
+    outside = {n for n in names_read(function) if n not in bound and n not in given and n != "self"}
+    hidden = outside & names_bound(caller) if caller is not None else outside
+    if bound & given.keys() or hidden or caller is None:
+        raise RefusedError(f"`{function.name}` uses names that mean something else where it is called")
+    inner = _inner(scope, function, values, renamed)
+    for statement in _work(function):
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            return inner.lift(statement.value)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(target, ast.Name):
+            raise RefusedError(f"`{function.name}` does more than compute a value")
+        if target.id in inner.values:
+            raise RefusedError(f"`{target.id}` is bound twice in a round")
+        inner.values[target.id] = _kept(inner, target.id, inner.lift(statement.value), function)
+    raise RefusedError(f"`{function.name}` returns nothing")
+
+
+def _kept(scope: Scope, name: str, value: Value, function: Function) -> Value:
+    """A value that a function names, on a line of its own where it is read several times."""
+    reads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in walk(function))
+    if reads < 2 or (isinstance(value, Batched) and value.view) or isinstance(value, Fixed):
+        return value
+    used = {line.split(" = ")[0] for line in scope.before}
+    own = next(
+        n
+        for n in (fresh_name(scope.loops[0].function, name), *(f"{name}_{k}" for k in range(2, 99)))
+        if n not in used and n == fresh_name(scope.loops[0].function, n)
+    )
+    scope.before.append(f"{own} = {value.text}")
+    scope.lengths.name(own, value.text)
+    return replace(value, text=own, atom=True, cut=None)
+
+
+def _is_plain(function: Function) -> bool:
+    """Whether a function runs its body once, from top to bottom, when it is called."""
+    inside = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Lambda, ast.NamedExpr)
+    return (
+        isinstance(function, ast.FunctionDef)
+        and not function.decorator_list
+        and not any(isinstance(n, inside) for n in walk(function))
+    )
+
+
+def _work(function: Function) -> list[ast.stmt]:
+    """A function's statements without its docstring."""
+    first = function.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return function.body[1:] if documented else function.body

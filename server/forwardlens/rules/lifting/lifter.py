@@ -1,0 +1,81 @@
+"""Which rule an expression of a round is lifted by."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, wrapped
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.lifting.calls import call
+from forwardlens.rules.lifting.dimensions import matrix_product
+from forwardlens.rules.lifting.elements import element
+from forwardlens.rules.lifting.indexing import subscript
+from forwardlens.rules.lifting.operators import binary, compare, unary
+from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.loops import Loop
+from forwardlens.rules.windows import Lengths
+from forwardlens.source.dataflow import METADATA, names_bound
+from forwardlens.source.tree import integer
+
+
+class Lifter(Scope):
+    """Lifts the expressions of a round."""
+
+    def lift(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if not self.varies(node):
+            return self._fixed(node)
+        match node:
+            case ast.BinOp(op=ast.MatMult()):
+                return matrix_product(self, node, (node.left, node.right))
+            case ast.BinOp():
+                return binary(self, node)
+            case ast.Compare():
+                return compare(self, node)
+            case ast.UnaryOp():
+                return unary(self, node)
+            case ast.Call():
+                return call(self, node)
+            case ast.Subscript():
+                return subscript(self, node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.NamedExpr() if node.target.id in self.values:
+                return self.values[node.target.id]
+            case _:
+                raise RefusedError(f"`{self.text(node)}` has no form for all rounds at once")
+
+    def _name(self, node: ast.Name) -> Value:
+        if node.id in self.values:
+            return self.values[node.id]
+        name = self.own_name(node.id)
+        if name in self.counters:
+            raise RefusedError(f"`{node.id}` is used as a number")
+        for depth, loop in enumerate(self.loops):
+            if name in loop.elements:
+                return element(self, depth, name)
+        if node.id in self.bound:
+            raise RefusedError(f"`{node.id}` carries a value from one round to the next")
+        return Fixed(name, atom=True)
+
+    def _fixed(self, node: ast.expr) -> Fixed:
+        self.require_pure(node)
+        atom = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant))
+        return Fixed(self.text(node), 0 if isinstance(node, ast.Constant) or integer(node) is not None else None, atom)
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        value = self.lift(node.value)
+        if isinstance(value, Batched) and node.attr in {"dtype", "device"}:
+            return Fixed(f"{wrapped(value.text, value.atom)}.{node.attr}", 0, atom=True)
+        if isinstance(value, Fixed) or node.attr in METADATA or node.attr != "T" or value.round_rank != 2:
+            raise RefusedError(f"`{self.text(node)}` is not plain")
+        return replace(value, slots=value.slots[::-1])
+
+
+def lifter_for(sites: Sites, loop: Loop, lengths: Lengths | None = None) -> Lifter:
+    """A lifter at the start of a round: nothing that the round binds has a value yet."""
+    bound = frozenset(name for statement in loop.body for name in names_bound(statement))
+    own = bound - loop.variables if not bound & loop.variables else bound
+    return Lifter(sites, (loop,), bound=own, lengths=lengths or Lengths())

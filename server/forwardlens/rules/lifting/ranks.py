@@ -1,0 +1,93 @@
+"""How many dimensions an expression has, from the operators that the run recorded at its uses."""
+
+from __future__ import annotations
+
+import ast
+
+from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import arguments_of, function_of
+from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES
+from forwardlens.rules.reducing import ALONG, REDUCING
+from forwardlens.source.tree import dotted, walk
+
+
+def rank_of_cut(scope: Scope, base: ast.expr) -> int:
+    """The rank of a tensor that `split` or `chunk` cuts, from the operator that did it."""
+    parent = scope.sites.tree.parent(base)
+    method = scope.sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else parent
+    op = scope.sites.op(method, "aten::split", "aten::chunk") if method is not None else None
+    if op is None or not op.shapes or not op.shapes[0]:
+        raise RefusedError(f"the run does not tell how many dimensions `{scope.text(base)}` has")
+    return len(op.shapes[0])
+
+
+def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
+    """The rank of a tensor that the loop takes slices of, from the `unbind` that did it."""
+    parent = scope.sites.tree.parent(base)
+    method = scope.sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
+    for node in (base, parent, method):
+        cost = scope.sites.cost(node) if node is not None else None
+        op = next((o for o in cost.ops if o.outermost and o.name == "aten::unbind"), None) if cost else None
+        if cost is None or op is None or not op.shapes or not op.shapes[0]:
+            continue
+        zipped = isinstance(node, ast.Call) and dotted(node.func) == "zip"
+        if not zipped or (op.shape_variants == 1 and op.calls >= 2 * cost.calls):
+            return len(op.shapes[0])
+        if op.calls >= 2 * cost.calls and name is not None:
+            return _rank_in_use(scope, name) + 1
+    raise RefusedError(f"`{scope.text(base)}` is not known to be a tensor")
+
+
+def _rank_in_use(scope: Scope, name: str) -> int:
+    """The rank of a loop variable where it is an operand of an operator, in the loop or in a helper."""
+    rank = _rank_in(scope, scope.loops[0].node, name)
+    if rank is None:
+        raise RefusedError(f"the run does not tell how many dimensions `{name}` has")
+    return rank
+
+
+def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
+    for node in walk(where):
+        left = node.left if isinstance(node, (ast.BinOp, ast.Compare)) else None
+        shapes = scope.sites.operands(node) if isinstance(left, ast.Name) and left.id == name else None
+        if shapes is not None:
+            return len(shapes[0])
+        right = node.comparators[0] if isinstance(node, ast.Compare) else None
+        right = node.right if isinstance(node, ast.BinOp) else right
+        tensor = isinstance(left, ast.Name) and any(left.id in loop.elements for loop in scope.loops)
+        # A number on the left would have made the tensor on the right the first operand.
+        tensor = tensor or (left is not None and bool(scope.sites.outermost(left) - {"aten::item"}))
+        if isinstance(right, ast.Name) and right.id == name and tensor:
+            shapes = scope.sites.operands(node)
+            if shapes is not None:
+                return len(shapes[1])
+        rank = _rank_of_argument(scope, node, name) if isinstance(node, ast.Call) else None
+        if rank is not None:
+            return rank
+        if isinstance(node, ast.Slice) and name in {dotted(b) for b in (node.lower, node.upper) if b is not None}:
+            return 0
+        if isinstance(node, ast.Subscript) and dotted(node.value) == name:
+            rank = scope.sites.base_rank(node)
+            if rank is not None:
+                return rank
+    for call in (n for n in walk(where) if isinstance(n, ast.Call)):
+        function = function_of(scope.sites.tree, call)
+        given = None if function is None else arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+        for parameter, value in (given or {}).items():
+            rank = _rank_in(scope, function, parameter) if function is not None and dotted(value) == name else None
+            if rank is not None:
+                return rank
+    return None
+
+
+def _rank_of_argument(scope: Scope, call: ast.Call, name: str) -> int | None:
+    """The rank of a name that a call's only operator takes first, a look-up second."""
+    method = isinstance(call.func, ast.Attribute) and dotted(call.func.value) == name
+    cost = scope.sites.cost(call)
+    ops = [o for o in cost.ops if o.outermost] if cost is not None else []
+    if len(ops) != 1 or not (method or (call.args and dotted(call.args[0]) == name)):
+        return None
+    at = 1 if ops[0].name == "aten::embedding" else 0
+    known = ops[0].name.removeprefix("aten::") in ELEMENTWISE | REDUCING | ALONG or ops[0].name in POSITIONWISE_MODULES
+    return len(ops[0].shapes[at]) if (at or known) and len(ops[0].shapes) > at else None

@@ -1,0 +1,166 @@
+"""What is known inside a round of loops: what its names stand for, what changes from round to round, what texts say."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from forwardlens.rules.batched import Batched, RefusedError, Value
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.loops import Loop, stop_is_count
+from forwardlens.rules.operations import ELEMENTWISE, is_torch_function, torch_name
+from forwardlens.rules.windows import Lengths
+from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.rewrite import splice
+from forwardlens.source.tree import dotted, walk
+
+_PURE_FUNCTIONS = frozenset(
+    """zeros ones full empty tensor arange eye zeros_like ones_like full_like as_tensor finfo iinfo size dim numel view
+    reshape unsqueeze squeeze transpose permute item new_zeros new_ones new_full new_tensor expand flatten""".split()
+)
+_PURE_BUILTINS = frozenset({"float", "int", "bool", "len", "min", "max", "abs", "range", "math"})
+
+
+@dataclass
+class Scope(ABC):
+    """A round of loops inside each other, outermost first.
+
+    `values` grows with the temporaries of the round, in their order, `lists` with the lists that inner loops fill.
+    """
+
+    sites: Sites
+    loops: tuple[Loop, ...]
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    lists: dict[str, Batched] = field(default_factory=dict[str, Batched])
+    # Lines that have to come before what is being lifted, and the names that they give values to.
+    before: list[str] = field(default_factory=list[str])
+    # The parameters of a helper that stand for a name or a counter of the loop's function.
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    lengths: Lengths = field(default_factory=Lengths)
+    # The scope of the loop's own function, where this is one of a helper: loops' heads are written there.
+    caller: Self | None = None
+    # The names of lists of slices that rounds were found to take from.
+    lists_read: set[str] = field(default_factory=set[str])
+    # Names that a round binds; reading one before it is bound reads the previous round's value.
+    bound: frozenset[str] = frozenset()
+    # Whether the loop writes into tensors, so that it matters if a value shares memory with another.
+    writes: bool = False
+
+    @abstractmethod
+    def lift(self, node: ast.expr) -> Value:
+        """The value of `node` for all rounds. Raises `RefusedError`."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.loops)
+
+    @property
+    def loop(self) -> Loop:
+        """The innermost loop."""
+        return self.loops[-1]
+
+    @property
+    def home(self) -> Self:
+        """The scope of the function that the loops are in."""
+        return self.caller or self
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(name for loop in self.loops for name in loop.variables)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The loops' counters, with the number of their loop."""
+        return {loop.index: depth for depth, loop in enumerate(self.loops) if loop.index is not None}
+
+    def deeper(self, loop: Loop) -> Self:
+        """The scope of the rounds of a loop inside these."""
+        values = {n: _one_loop_more(v) if isinstance(v, Batched) else v for n, v in self.values.items()}
+        inner = frozenset(name for statement in loop.body for name in names_bound(statement))
+        bound = self.bound | inner - loop.variables
+        return replace(self, loops=(*self.loops, loop), values=values, lists={}, bound=bound)
+
+    def own_name(self, name: str) -> str:
+        """What the loop's function calls `name`."""
+        return self.renamed.get(name, name)
+
+    def varies(self, node: ast.AST) -> bool:
+        """Whether `node` may have another value in each round."""
+        return any(self.own_name(name) in self.variables or name in self.bound for name in names_read(node))
+
+    def require_pure(self, node: ast.AST) -> None:
+        """Refuse calls that might give another value, or do something, each time."""
+        for call in (n for n in walk(node) if isinstance(n, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield))):
+            name = dotted(call.func) if isinstance(call, ast.Call) else None
+            leaf = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else name
+            known = leaf in ELEMENTWISE or leaf in _PURE_FUNCTIONS or leaf in _PURE_BUILTINS
+            if not known and not (name or "").startswith("math."):
+                raise RefusedError(f"`{self.text(call)}` may be different in every round")
+
+    def stop_of(self, loop: Loop) -> str:
+        """The text of the number that a loop counts to. Raises `RefusedError` if it is not plain."""
+        if loop.stop is None or not stop_is_count(loop.stop) or self.home.varies(loop.stop):
+            raise RefusedError("the number of rounds is not written in the source")
+        return self.home.text(loop.stop)
+
+    def meet(self, values: Iterable[Value]) -> None:
+        """Note that values are operands of one operator."""
+        self.lengths.meet([key_of(loop) for loop in self.loops], [v for v in values if isinstance(v, Batched)])
+
+    def only(self, depth: int, dim: int) -> tuple[int | None, ...]:
+        """The loops' dimensions of a value that changes in one loop alone."""
+        return tuple(dim if k == depth else None for k in range(self.depth))
+
+    # -- the file's own words
+
+    @property
+    def torch(self) -> str:
+        """The name of the module `torch` in this file."""
+        name = torch_name(self.sites.tree.module)
+        if name is None:
+            raise RefusedError("the file does not import torch by a name")
+        return name
+
+    def is_library(self, func: ast.expr) -> bool:
+        return is_torch_function(self.sites.tree.module, func)
+
+    def text(self, node: ast.AST | None) -> str:
+        """The text of a node as the loop's function would write it."""
+        if not isinstance(node, (ast.expr, ast.stmt)) or not hasattr(node, "lineno"):
+            return ":"
+        reads = self._renamed_in(node)
+        if reads:
+            return splice(self.sites.source, node, {n: self.renamed[n.id] for n in reads})
+        return self.sites.tree.text(node)
+
+    def in_caller(self, node: ast.expr) -> ast.expr:
+        """An expression of a helper as the loop's function would write it. It has no place in the file."""
+        if not names_read(node) & self.renamed.keys():
+            return node
+        return ast.parse(self.text(node), mode="eval").body
+
+    def spliced(self, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
+        """The text of a node with some of the nodes inside it in other words."""
+        covered = {id(below) for part in parts for below in walk(part)} if self.renamed else set[int]()
+        names: dict[ast.expr, str] = {n: self.renamed[n.id] for n in self._renamed_in(node) if id(n) not in covered}
+        return splice(self.sites.source, node, {**names, **parts})
+
+    def _renamed_in(self, node: ast.AST) -> list[ast.Name]:
+        return [n for n in walk(node) if isinstance(n, ast.Name) and n.id in self.renamed] if self.renamed else []
+
+
+def key_of(loop: Loop) -> str:
+    """What tells a loop from the others of its function."""
+    return f"{loop.node.lineno}.{loop.node.col_offset}.{loop.index or next(iter(loop.elements))}"
+
+
+def is_atom(node: ast.expr) -> bool:
+    """Whether the text of `node` can stand in front of a dot or a bracket."""
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+
+
+def _one_loop_more(value: Batched) -> Batched:
+    return replace(value, loops=(*value.loops, None))
