@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ def pytest_report_header() -> list[str]:
         "torch (a real worker)": "yes" if torch else "no, torch is missing",
         "models": ", ".join(models) or "no, no library is installed",
         "editor (a real VS Code)": "yes" if missing is None else f"no, {missing}",
+        "editor (a real Neovim)": "yes" if shutil.which("nvim") else "no, no nvim is on PATH",
     }
     return ["tiers: fast tests; " + "; ".join(f"{name}: {state}" for name, state in tiers.items())]
 

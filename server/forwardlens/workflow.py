@@ -61,6 +61,7 @@ def prepare(python: str | None, workspace: Path) -> None:
 
     An interpreter that lies in the workspace is some of it until the user has asked for a run.
     """
+    engine.catalogue()  # so that the first run need not import it
     chosen = choose_interpreter(python, workspace).path
     # Its folder: the file itself is often a link to an interpreter elsewhere.
     _pool.prepare(chosen, after_run=is_inside(str(Path(chosen).parent), str(workspace)))

@@ -8,15 +8,15 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from .editor import Editor, measured
+from .editor import Editor, measured, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FIX_ALL = "source.fixAll.forwardlens"
 
 
-def costly(code: str = "self.word(ids)", fix: str = "self.all(ids)", ms: float = 3.0, **more: Any) -> str:
-    return measured(code, ms=ms, rule="embedding-in-loop", fix=fix, **more)
+def costly(expression: str = "self.word(ids)", fix: str = "self.all(ids)", ms: float = 3.0, **more: Any) -> str:
+    return measured(expression, ms=ms, rule="embedding-in-loop", fix=fix, **more)
 
 
 async def titles(editor: Editor, text: str, line: int = 0) -> list[str]:
@@ -103,6 +103,23 @@ async def test_only_the_kind_that_is_asked_for_is_answered(editor: Editor) -> No
     await editor.profile(uri)
     assert {action.kind for action in await editor.actions(uri, 0, only=["quickfix"])} == {"quickfix"}
     assert await editor.actions(uri, 0, only=["refactor"]) == []
+
+
+async def test_a_cursor_beside_a_finding_gets_the_fixes_of_the_diagnostics_on_its_line(editor: Editor) -> None:
+    uri = editor.open(costly(code='note = "🚀"; x = {}') + costly("self.b(x)"))
+    await editor.profile(uri)
+    start, line = types.Position(0, 0), editor.diagnostics(uri)[:1]
+    params = types.CodeActionParams(
+        types.TextDocumentIdentifier(uri), types.Range(start, start), types.CodeActionContext(line)
+    )
+    found = await within(editor.client.text_document_code_action_async(params))
+    assert [action.title.partition(" (")[0] for action in found or ()] == [
+        "Look up all at once",
+        "Ignore embedding-in-loop on this line",
+        "Apply 2 proven ForwardLens fixes",
+    ]
+    params.context.diagnostics = []
+    assert not await within(editor.client.text_document_code_action_async(params))
 
 
 async def test_there_is_nothing_to_do_on_another_line(editor: Editor) -> None:

@@ -6,32 +6,9 @@ import pytest
 from lsprotocol import types
 
 from .editor import REAL, StartEditor
+from .slow_model import LOOP_LINE, MODEL
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.torch]
-
-MODEL = """\
-import torch
-from torch import nn
-
-
-class Tagger(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.word = nn.Embedding(1000, 64)
-        self.head = nn.Linear(64, 8)
-
-    def forward(self, ids):
-        note = "🚀"; words = [self.word(ids[:, t]) for t in range(ids.shape[1])]
-        hidden = torch.stack(words, dim=1)
-        return self.head(hidden)
-
-
-def build():
-    torch.manual_seed(0)
-    torch.set_num_threads(1)  # on a busy machine threads wait for each other longer than they work
-    return Tagger().eval(), (torch.randint(0, 1000, (4, 256)),)
-"""
-LOOP_LINE = 11
 
 
 async def test_a_slow_model_is_profiled_found_and_fixed(start: StartEditor) -> None:

@@ -17,7 +17,7 @@ from lsprotocol import types
 from forwardlens.lsp.client import as_mapping
 from forwardlens.lsp.commands import PROFILE
 from forwardlens.lsp.convert import from_position, overlaps, to_text_edits
-from forwardlens.lsp.publish import finding_diagnostic
+from forwardlens.lsp.publish import SOURCE, finding_diagnostic
 from forwardlens.lsp.server import ContentModifiedError, ForwardLensServer
 from forwardlens.lsp.session import PlacedFinding, View
 from forwardlens.model import Edit, Finding, Fix
@@ -54,11 +54,21 @@ class _Offer:
 
 
 def available_actions(server: ForwardLensServer, view: View, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """What can be done about the findings in a range."""
+    """What can be done about the findings in a range, and about those that the client shows for it.
+
+    Some editors take a cursor for a range of no width, wherever in the line it stands, and name the line's diagnostics.
+    """
     uri, only = params.text_document.uri, params.context.only
     first = from_position(view.current, params.range.start, server.encoding)
     last = from_position(view.current, params.range.end, server.encoding)
-    here = [placed for placed in view.findings if overlaps(placed.span, first, last)]
+    # By line: Neovim gives columns back in bytes, whatever was agreed on.
+    named = {(it.code, it.range.start.line + 1, it.message) for it in params.context.diagnostics if it.source == SOURCE}
+    here = [
+        placed
+        for placed in view.findings
+        if overlaps(placed.span, first, last)
+        or (placed.finding.rule, placed.span.line, placed.finding.message) in named
+    ]
     offers: list[_Offer] = []
     if _wanted(types.CodeActionKind.QuickFix, only):
         offers += [offer for placed in here for offer in _quick_fixes(server, uri, view, placed)]

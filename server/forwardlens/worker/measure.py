@@ -28,6 +28,8 @@ from .values import Uncopyable, fingerprint
 LEAST_RUNS, MOST_RUNS = 7, 60
 TIMING_BUDGET_S, MOST_TIMING_S = 1.5, 10.0
 PROFILE_BUDGET_S = 1.0
+# With what the profiler does at its end, and reading its events: the user waits for them, and no forward runs.
+PROFILE_READ_BUDGET_S = 0.5
 # Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
 TRACED_SLOWDOWN = 6
 MOST_PROFILED = 3
@@ -167,12 +169,15 @@ class _Bench:
     ) -> tuple[bool, bool]:
         """Profile a forward of `one` nanoseconds; whether it was the last one, and whether it was cut off."""
         locator = Locator(self.locations, self._is_user, MOST_MARKS)
+        started = time.perf_counter()
         with profile(**_profiler_options(self.device)) as profiler:
             with Limit(PROFILE_LIMIT_S, _memory_bound(one)) as limit:
                 locator.run(forward)
             self.synchronize()
         done = len(collector.iterations) + 1
-        last = done >= planned or len(locator.marks) * (done + 1) > MOST_MARKS
+        # Reading what was recorded takes about as long again.
+        seconds = 2 * (time.perf_counter() - started) * (done + 1)
+        last = done >= planned or seconds > PROFILE_READ_BUDGET_S or len(locator.marks) * (done + 1) > MOST_MARKS
         # The last one shows the timeline: the machine has settled by then. A program may end before it.
         collector.add(profiler.kineto_results, locator, keep_timeline=last or not self.run.repeats)
         return last, locator.full or limit.reached

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import gc
 import platform
 import sys
 import threading
@@ -89,4 +90,6 @@ def _open_session(channel: Channel):
         )
     from .session import Session
 
+    # Looking through all that torch is made of takes some 200 ms, in the middle of a forward or of reading its profile.
+    gc.freeze()
     return Session(channel)
