@@ -31,7 +31,7 @@ class OpTimes:
 
 
 def operator_times(iterations: Sequence[RawIteration]) -> dict[OpKey, OpTimes]:
-    """Sums over the calls of one forward, where each call is its median over the iterations.
+    """Sums over the calls of one forward, where each call is its median over the iterations, of two the quicker.
 
     One slow instance in one iteration would otherwise move a whole line. The n-th call of an operator at a place is
     the same instance in every iteration of a deterministic forward; where counts differ, the median count is used.
@@ -60,4 +60,4 @@ def _typical(runs: list[list[RawOp]]) -> OpTimes:
 
 
 def _sum_of_medians(instances: list[tuple[RawOp, ...]], column: int) -> float:
-    return sum(statistics.median(op[column] for op in instance) for instance in instances)
+    return sum(statistics.median_low(op[column] for op in instance) for instance in instances)

@@ -157,7 +157,7 @@ def _moved(iterations: Sequence[RawIteration]) -> Moved:
         for running, place, span in iteration["backward"]:
             if running != place:
                 seen[running, place].append(span)
-    return {pair: statistics.median(spans) for pair, spans in seen.items()}
+    return {pair: _typical(spans) for pair, spans in seen.items()}
 
 
 def _memory(iterations: Sequence[RawIteration]) -> dict[int, int]:
@@ -170,4 +170,5 @@ def _memory(iterations: Sequence[RawIteration]) -> dict[int, int]:
 
 
 def _typical(values: Iterable[int]) -> int:
-    return round(statistics.median(values))
+    """Of two the smaller: what comes between only ever adds."""
+    return statistics.median_low(values)

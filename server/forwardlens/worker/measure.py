@@ -29,10 +29,10 @@ LEAST_RUNS, MOST_RUNS = 7, 60
 TIMING_BUDGET_S, MOST_TIMING_S = 1.5, 10.0
 PROFILE_BUDGET_S = 1.0
 # With what the profiler does at its end, and reading its events: the user waits for them, and no forward runs.
-PROFILE_READ_BUDGET_S = 0.5
+PROFILE_READ_BUDGET_S = 0.6
 # Under profiler, shapes and marks a forward of many small operators is up to this much slower (docs/benchmarks.md).
 TRACED_SLOWDOWN = 6
-MOST_PROFILED = 3
+LEAST_PROFILED, MOST_PROFILED = 2, 3
 # To warm up, to profile, to time and to clock.
 LEAST_CALLS_IN_LOOP = 4
 # What bounds a profile: expressions run by user code, and time and memory for library code that runs without any.
@@ -177,7 +177,8 @@ class _Bench:
         done = len(collector.iterations) + 1
         # Reading what was recorded takes about as long again.
         seconds = 2 * (time.perf_counter() - started) * (done + 1)
-        last = done >= planned or seconds > PROFILE_READ_BUDGET_S or len(locator.marks) * (done + 1) > MOST_MARKS
+        enough = LEAST_PROFILED if seconds > PROFILE_READ_BUDGET_S else MOST_PROFILED
+        last = done >= min(planned, enough) or len(locator.marks) * (done + 1) > MOST_MARKS
         # The last one shows the timeline: the machine has settled by then. A program may end before it.
         collector.add(profiler.kineto_results, locator, keep_timeline=last or not self.run.repeats)
         return last, locator.full or limit.reached
