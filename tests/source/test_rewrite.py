@@ -6,9 +6,11 @@ import ast
 
 import libcst as cst
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from forwardlens.model import Edit
-from forwardlens.source.edits import apply_edits
+from forwardlens.source.edits import OverlappingEditsError, apply_edits
 from forwardlens.source.rewrite import (
     change_text,
     checked,
@@ -121,3 +123,84 @@ def test_edits_that_overlap_or_do_not_parse_are_refused() -> None:
     assert checked(source, [fine]) == (fine,)
     assert checked(source, [fine, Edit("/w/x.py", (1, 3), (1, 5), " 3")]) is None
     assert checked(source, [Edit("/w/x.py", (1, 4), (1, 5), "(")]) is None
+
+
+_CLASS = """\
+import torch
+
+
+class Model(Base):
+    \"\"\"What it
+does.\"\"\"; kind = 1
+
+    @property
+    def size(self):
+        # why
+        if self.x: return 1
+        else:
+            return (
+  2)
+
+    def forward(self, x):
+        y = x; z = y
+
+        for row in x:
+            y = y + row
+        return y
+
+    def end(self): return 3
+
+
+last = 4
+"""
+_LINES = _CLASS.count("\n")
+_NEW = [
+    "",
+    "x",
+    "\n",
+    "\n    ",
+    "else:\n",
+    "        y = 1\n",
+    "(",
+    ")",
+    '"""',
+    "\\\n",
+    "; y",
+    "@d\n",
+    "    def f(self):\n",
+    "\t",
+]
+
+
+@st.composite
+def _edits(draw: st.DrawFn) -> list[Edit]:
+    first = draw(st.integers(1, _LINES))
+    edits: list[Edit] = []
+    for _ in range(draw(st.integers(1, 2))):
+        places = [
+            (min(_LINES, first + draw(st.integers(0, 2))), draw(st.sampled_from([0, 2, 4, 8, 12, 99])))
+            for _ in range(2)
+        ]
+        edits.append(Edit("/w/x.py", min(places), max(places), draw(st.sampled_from(_NEW))))
+    return edits
+
+
+def _put(start: tuple[int, int], end: tuple[int, int], text: str) -> list[Edit]:
+    return [Edit("/w/x.py", start, end, text)]
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(max_examples=400, deadline=None)
+@example(_put((17, 2), (17, 8), "\\\n        "))
+@example(_put((17, 8), (17, 99), "y = x\nz = y"))
+@example(_put((17, 8), (17, 99), "y = x\nelse:\n        z = y"))
+@example(_put((17, 0), (17, 8), "         "))
+@example(_put((17, 0), (17, 8), "\t"))
+@given(_edits())
+def test_edits_are_refused_just_where_the_whole_file_would_not_parse(edits: list[Edit]) -> None:
+    source = SourceText("/w/x.py", _CLASS)
+    try:
+        after = apply_edits(source, edits)
+    except OverlappingEditsError:
+        return
+    assert (checked(source, edits) is None) is (after.tree is None)

@@ -14,12 +14,17 @@ from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.repeated import body
 from forwardlens.source.dataflow import bindings
-from forwardlens.source.tree import Function, Looping, Tree, dotted
+from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
 
 
 def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
     """The innermost loop that repeats `node`, and the node in it that does: `node`, or the call of its function."""
-    tree, seen = sites.tree, set[ast.AST]()
+    return _repeated(sites.tree, node)
+
+
+@lru_cache(maxsize=4096)
+def _repeated(tree: Tree, node: ast.AST) -> tuple[Looping, ast.AST] | None:
+    seen = set[ast.AST]()
     while True:
         loop = next(tree.loops(node), None)
         if loop is not None:
@@ -67,7 +72,7 @@ def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
     """What a loop runs in every round, with the bodies of the functions that only it calls."""
     parts, seen = [*body(loop)], set[ast.AST]()
     for part in parts:
-        for call in (n for n in ast.walk(part) if isinstance(n, ast.Call)):
+        for call in (n for n in walk(part) if isinstance(n, ast.Call)):
             function = function_of(sites.tree, call)
             if function is not None and function not in seen:
                 seen.add(function)
@@ -169,7 +174,7 @@ def _may_be_of(tree: Tree, node: ast.AST, owner: ast.ClassDef) -> bool:
 def _named(tree: Tree) -> dict[tuple[str, bool], list[ast.AST]]:
     """Every name of a file, and every attribute (True), where it stands."""
     found: dict[tuple[str, bool], list[ast.AST]] = defaultdict(list)
-    for node in ast.walk(tree.module):
+    for node in walk(tree.module):
         if isinstance(node, ast.Attribute):
             found[node.attr, True].append(node)
         elif isinstance(node, ast.Name):

@@ -8,12 +8,14 @@ Tests, the pages under docs/rules and `forwardlens rules` are generated from the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar, cast
 
 from forwardlens.model import Evidence, ExpressionCost, Finding, Fix, Profile, Related, Severity, Span
 from forwardlens.source.text import SourceText
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,19 @@ class Context:
     _found: dict[str, tuple[Match, ...]] = field(
         default_factory=dict[str, tuple[Match, ...]], compare=False, repr=False
     )
+    _made: dict[object, object] = field(default_factory=dict[object, object], compare=False, repr=False)
 
     def matches(self, rule: Rule) -> tuple[Match, ...]:
         """What a rule finds. It is asked once, however many others build on its answer. Raises what the rule raises."""
         if rule.name not in self._found:
             self._found[rule.name] = tuple(rule.find(self))
         return self._found[rule.name]
+
+    def once(self, make: Callable[[Context], T]) -> T:
+        """What `make` makes of this context. It is made once, however many rules ask for it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
 
     @property
     def costs(self) -> Sequence[ExpressionCost]:

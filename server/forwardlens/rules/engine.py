@@ -16,7 +16,7 @@ from forwardlens.model import SMALLER_FINDINGS, Edit, Finding, Profile, Related,
 from forwardlens.rules import catalogue as catalogue_package
 from forwardlens.rules.contract import Context, Match, Rule
 from forwardlens.source.text import SourceText
-from forwardlens.source.tree import Looping, tree_of
+from forwardlens.source.tree import Looping, tree_of, walk
 
 Level = Literal["off", "hint", "info", "warning"]
 
@@ -200,7 +200,7 @@ def _ignored(item: _Found) -> bool:
 
 
 def _statement_lines(source: SourceText, span: Span) -> Iterable[int]:
-    nodes = [] if source.tree is None else [node for node in ast.walk(source.tree) if isinstance(node, ast.stmt)]
+    nodes = [] if source.tree is None else [node for node in walk(source.tree) if isinstance(node, ast.stmt)]
     around = [node for node in nodes if source.span(node).contains(span)]
     if not around:
         return {span.line, span.end_line}

@@ -130,6 +130,11 @@ def index_items(node: ast.Subscript) -> list[ast.expr]:
 
 
 def sites_of(context: Context) -> Sites | None:
+    """The costs of a file by node, None while it does not parse."""
+    return context.once(_sites)
+
+
+def _sites(context: Context) -> Sites | None:
     tree = tree_of(context.source)
     return None if tree is None else Sites(context, tree)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from forwardlens.model import ExpressionCost, OpCost
-from forwardlens.source.tree import Tree, dotted
+from forwardlens.source.tree import Tree, dotted, walk
 
 _INDEXING = frozenset({"select", "slice", "index", "unsqueeze"})
 _STORING = frozenset({"copy_", "fill_", "lift_fresh", "index_put_"})
@@ -31,7 +31,7 @@ def shared_out(
 
     `operators` names what runs for each kind of Python operator, several names with spaces between them.
     """
-    nodes = [n for n in ast.walk(tree.module) if isinstance(n, (ast.expr, ast.stmt)) and n.lineno == cost.span.line]
+    nodes = [n for n in walk(tree.module) if isinstance(n, (ast.expr, ast.stmt)) and n.lineno == cost.span.line]
     placed: dict[ast.AST, list[OpCost]] = {}
     rest: list[OpCost] = []
     built = _built(tree.module)
@@ -90,7 +90,7 @@ def _places(
 def _built(module: ast.Module) -> dict[str, str]:
     """The class that each attribute is built from, as in `self.word = nn.Embedding(100, 8)`."""
     found: dict[str, str] = {}
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             for target in node.targets:
                 if isinstance(target, ast.Attribute):

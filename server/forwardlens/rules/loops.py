@@ -18,7 +18,7 @@ from forwardlens.source.dataflow import (
     names_read,
     overlap,
 )
-from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer
+from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer, walk
 
 # A name for the size of an axis: the tensor's text and the axis, or a literal length.
 AxisSize = tuple[str, int]
@@ -269,7 +269,7 @@ class _Sizes:
         if place is None:
             return None
         if "." in place:
-            stores = (n for n in ast.walk(self.function) if isinstance(n, ast.Attribute))
+            stores = (n for n in walk(self.function) if isinstance(n, ast.Attribute))
             kept = not any(isinstance(n.ctx, ast.Store) and overlap(dotted(n) or "", place) for n in stores)
             return (place, axis) if kept else None
         statement = definition(self.tree, self.function, place)
@@ -407,12 +407,12 @@ def stop_is_count(node: ast.expr) -> bool:
 
 def leaves_early(loop: ast.AST) -> bool:
     """Whether a round may end the loop or hand something out. One that is cut short by `continue` goes on."""
-    return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(loop))
+    return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop))
 
 
 def skips_rounds(loop: ast.AST) -> bool:
     """Whether a round may be cut short by `continue`."""
-    return any(isinstance(n, ast.Continue) for n in ast.walk(loop))
+    return any(isinstance(n, ast.Continue) for n in walk(loop))
 
 
 Relation = Literal["independent", "carried", "unknown"]
@@ -470,7 +470,7 @@ def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
 
 
 def _written_slices(node: ast.AST) -> list[ast.Subscript | ast.Name]:
-    return [written for n in ast.walk(node) if (written := _slice_written(n)) is not None]
+    return [written for n in walk(node) if (written := _slice_written(n)) is not None]
 
 
 def _slice_written(node: ast.AST) -> ast.Subscript | ast.Name | None:
@@ -516,7 +516,7 @@ def _inputs(
     targets = _targets(tree, loop)
     found: list[tuple[str, ast.AST]] = []
     statement = tree.statement(node)
-    for read in ast.walk(node):
+    for read in walk(node):
         if not isinstance(read, (ast.Name, ast.Attribute)) or not isinstance(read.ctx, ast.Load):
             continue
         place = dotted(read)

@@ -14,7 +14,7 @@ from forwardlens.rules.loops import relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, body
 from forwardlens.rules.statements.sums import added_to_itself
 from forwardlens.source.dataflow import names_bound, names_read
-from forwardlens.source.tree import Looping
+from forwardlens.source.tree import Looping, walk
 
 # Operators that only look at memory in another way, or move one number between Python and a tensor.
 _LOOKING = frozenset(
@@ -100,7 +100,7 @@ def sorting(sites: Sites, loop: Looping) -> list[ast.Compare]:
     return [
         n
         for part in body(loop)
-        for n in ast.walk(part)
+        for n in walk(part)
         if isinstance(n, ast.Compare)
         and len(n.ops) == 1
         and isinstance(n.ops[0], ast.Eq)
@@ -157,12 +157,12 @@ def pairs(sites: Sites, loop: Looping) -> bool:
     written = {
         id(below)
         for part in body(loop)
-        for n in ast.walk(part)
+        for n in walk(part)
         if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
-        for below in ast.walk(n)
+        for below in walk(n)
     }
     alone: set[bool] = set()
-    for node in (n for part in body(loop) for n in ast.walk(part)):
+    for node in (n for part in body(loop) for n in walk(part)):
         if id(node) in written:
             continue
         if isinstance(node, ast.Subscript) and names_read(node) & inner and names_read(node) & outside:

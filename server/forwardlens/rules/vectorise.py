@@ -56,7 +56,7 @@ from forwardlens.source.rewrite import (
     replace_statements,
     stands_alone,
 )
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, walk
 
 _MOVED = re.compile(r"\.permute\([\d, ]+\)")
 
@@ -174,7 +174,7 @@ def _join_of(sites: Sites, items: ast.AST) -> Join | None:
 def _joins(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> list[Join]:
     """How the list `name` is put together. Refuses if it is used for anything else."""
     found: list[Join] = []
-    for node in ast.walk(loop.function):
+    for node in walk(loop.function):
         if not isinstance(node, ast.Name) or node.id != name or any(node is a for a in allowed):
             continue
         join = _join_of(sites, node)
@@ -234,11 +234,11 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     if not stands_alone(sites.tree, node) or not (loop.counted is None or stands_alone(sites.tree, loop.counted)):
         raise RefusedError("the loop shares a line with other code")
     rounds = Rounds(sites, loop, _unit(sites, node), lifter_for(sites, loop, lengths))
-    rounds.lifter.writes = any(_is_tensor_write(n) for n in ast.walk(node))
+    rounds.lifter.writes = any(_is_tensor_write(n) for n in walk(node))
     lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
     _require_independent(sites, loop, node, rounds)
     names = {name for inner in rounds.loops for name in inner.variables} | rounds.bound
-    names &= {n.id for n in ast.walk(loop.function) if isinstance(n, ast.Name)}
+    names &= {n.id for n in walk(loop.function) if isinstance(n, ast.Name)}
     for name in sorted(names - rounds.totals - {a.name for a in rounds.appended}):
         if read_after(sites.tree, node, name):
             raise RefusedError(f"`{name}` is read after the loop")
@@ -267,8 +267,8 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     edits += [_without_statement(sites, made.statement) for made in rounds.made.values()]
     for name in sorted(rounds.lifter.lists_read):
         start = definition(sites.tree, loop.function, name)
-        inside = {id(n) for n in ast.walk(node)}
-        reads = [n for n in ast.walk(loop.function) if _is_named(n, name) and isinstance(n.ctx, ast.Load)]
+        inside = {id(n) for n in walk(node)}
+        reads = [n for n in walk(loop.function) if _is_named(n, name) and isinstance(n.ctx, ast.Load)]
         if start is not None and all(id(n) in inside for n in reads) and stands_alone(sites.tree, start):
             edits.append(_without_statement(sites, start))
     order = {statement: n for n, statement in enumerate(loop.body)}
@@ -308,9 +308,9 @@ def _filled_edits(
     if not created or [place for _, place in rounds.written].count(name) != 1:
         return None
     seen = block[block.index(start) + 1 : block.index(node)]
-    if any(name in names_read(s) for s in seen) or sum(_is_named(n, name) for n in ast.walk(node)) != 1:
+    if any(name in names_read(s) for s in seen) or sum(_is_named(n, name) for n in walk(node)) != 1:
         return None
-    target = next(n for n in ast.walk(node) if _is_named(n, name))
+    target = next(n for n in walk(node) if _is_named(n, name))
     op = sites.op(tree.parent(target) or target, "aten::copy_")
     if op is None or len(op.shapes) < 2 or op.shapes[0] != op.shapes[1] or op.shape_variants > 1:
         return None
@@ -502,11 +502,11 @@ def _require_independent(sites: Sites, loop: Loop, node: ast.For | ast.While, ro
                 if not texts & {name, named.get(name, "")} and any(overlap(base, s) for s in shared):
                     raise RefusedError(f"`{name}` is a slice of what the loop writes to")
         for statement in loop.body:
-            for read in ast.walk(statement):
+            for read in walk(statement):
                 if _reads_elsewhere(sites, read, shared, texts, own):
                     raise RefusedError(f"a round may read what another one wrote to `{place}`")
     for appended in rounds.appended:
-        if sum(_is_named(n, appended.name) for n in ast.walk(node)) != 1:
+        if sum(_is_named(n, appended.name) for n in walk(node)) != 1:
             raise RefusedError(f"`{appended.name}` is read inside the loop")
     for name in rounds.totals:
         shared = aliases(loop.function, name) - {name}
@@ -521,8 +521,8 @@ def _require_independent(sites: Sites, loop: Loop, node: ast.For | ast.While, ro
 
 def _adds_in_place(node: ast.For | ast.While, name: str, shared: frozenset[str]) -> bool:
     """Whether `name += part` may change a tensor that the loop reads under another name."""
-    augmented = any(isinstance(n, ast.AugAssign) and dotted(n.target) == name for n in ast.walk(node))
-    reads = {dotted(n) for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+    augmented = any(isinstance(n, ast.AugAssign) and dotted(n.target) == name for n in walk(node))
+    reads = {dotted(n) for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
     return augmented and any(r is not None and overlap(r, s) for r in reads for s in shared)
 
 
@@ -593,10 +593,10 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
 def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, parts: str) -> list[Edit]:
     """Run the loop over `parts`, whose round's part takes the place of `call`."""
     names = list(loop.elements)
-    used = [n for n in ast.walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
+    used = [n for n in walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
     if len(names) != 1 or not isinstance(node.target, ast.Name) or loop.backwards:
         raise RefusedError("the loop has no counter to pick a round's part with")
-    inside = {id(n) for n in ast.walk(call)}
+    inside = {id(n) for n in walk(call)}
     if any(id(n) not in inside for n in used if n is not node.target):
         raise RefusedError("the loop needs its variable for more, and has no counter")
     return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
@@ -623,7 +623,7 @@ def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt
             and isinstance(target, ast.Name)
             and n.id == target.id
             and isinstance(n.ctx, ast.Store)
-            for n in ast.walk(node)
+            for n in walk(node)
         )
         if not isinstance(target, ast.Name) or stores != 1:
             continue
@@ -637,13 +637,13 @@ def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt
 
 def _require_unchanged(loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
     """Refuse if a round may change what the expression reads."""
-    reads = {place for n in ast.walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
+    reads = {place for n in walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
     shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}
     for changed, place in changes(node):
         if changed in node.body and changed not in loop.body:
             continue
         if place is None or any(overlap(place, s) for s in shared if s != "self"):
             raise RefusedError(f"the loop changes `{place}`")
-    methods = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    methods = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
     if methods & {"step", "backward", "load_state_dict"}:
         raise RefusedError("the weights may change inside the loop")

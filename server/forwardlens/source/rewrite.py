@@ -18,6 +18,7 @@ from forwardlens.source.tree import Tree
 
 FORM_FEED = "\f"
 Node = ast.expr | ast.stmt | ast.keyword
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def edit_between(source: SourceText, start: int, end: int, text: str) -> Edit:
@@ -179,4 +180,72 @@ def checked(source: SourceText, edits: Iterable[Edit]) -> tuple[Edit, ...] | Non
         after = apply_edits(source, ordered)
     except OverlappingEditsError:
         return None
-    return ordered if after.tree is not None else None
+    return ordered if _parses(source, ordered, after) else None
+
+
+def _parses(source: SourceText, edits: Sequence[Edit], after: SourceText) -> bool:
+    """Whether `after` parses, which `edits` make of `source`.
+
+    Where the statements around the edits parse by themselves, at the same indentation, so does the file: what stands in
+    front of them and behind is whole statements as before. A long file would take most of the time of a rule otherwise.
+    """
+    around = _lines_around(source, edits)
+    if around is None:
+        return after.tree is not None
+    first, last = around
+    begin = source.offset(first, 0)
+    behind = len(source.text) - (source.offset(last + 1, 0) if last < source.line_count else len(source.text))
+    return _is_block(after.text[begin : len(after.text) - behind], source.indentation(first)) or after.tree is not None
+
+
+def _is_block(text: str, indentation: str) -> bool:
+    """Whether `text` is whole statements, the first of them at `indentation`, that may stand among others there."""
+    block = SourceText("", f"if 1:\n{text}" if indentation else text)
+    module = block.tree
+    if module is None or not module.body:
+        return False
+    if not indentation:
+        return True
+    only = module.body[0]
+    if len(module.body) > 1 or not isinstance(only, ast.If) or only.orelse:
+        return False
+    # A first line that a backslash joins to the next would hide the indentation that counts.
+    return _first_line(only.body[0]) == 2 and block.indentation(2) == indentation
+
+
+def _lines_around(source: SourceText, edits: Sequence[Edit]) -> tuple[int, int] | None:
+    """The first and last line of the statements, of one block, that hold all the edits. None if other lines do."""
+    if source.tree is None or not edits:
+        return None
+    first, last = min(edit.start[0] for edit in edits), max(_last_line(edit) for edit in edits)
+    block: list[ast.stmt] = source.tree.body
+    while True:
+        held = [s for s in block if _first_line(s) <= last and (s.end_lineno or s.lineno) >= first]
+        if not held:
+            return None
+        body = held[0].body if len(held) == 1 and isinstance(held[0], _Definition) else None
+        if body and _first_line(body[0]) <= first and last <= (body[-1].end_lineno or 0) and _begins_line(source, body):
+            block = body
+            continue
+        around = _first_line(held[0]), held[-1].end_lineno or 0
+        shared = any(_first_line(s) <= around[1] and (s.end_lineno or 0) >= around[0] for s in block if s not in held)
+        return around if around[0] <= first and last <= around[1] and not shared else None
+
+
+def _begins_line(source: SourceText, body: Sequence[ast.stmt]) -> bool:
+    line = _first_line(body[0])
+    return source.span(body[0]).start <= (line, len(source.indentation(line))) or bool(_decorators(body[0]))
+
+
+def _first_line(statement: ast.stmt) -> int:
+    return min([statement.lineno, *(decorator.lineno for decorator in _decorators(statement))])
+
+
+def _decorators(statement: ast.stmt) -> list[ast.expr]:
+    return statement.decorator_list if isinstance(statement, _Definition) else []
+
+
+def _last_line(edit: Edit) -> int:
+    """The last line that an edit changes. One that takes away whole lines leaves the line behind them as it is."""
+    whole = edit.end[1] == 0 and edit.start[1] == 0 and not edit.text
+    return max(edit.start[0], edit.end[0] - whole)

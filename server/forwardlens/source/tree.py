@@ -101,7 +101,7 @@ class Tree:
 def _is_first_iterable(comprehension: Comprehension, inner: ast.AST, node: ast.AST) -> bool:
     """The first iterable of a comprehension is evaluated once, before the loop starts."""
     first = comprehension.generators[0]
-    return inner is first and any(node is below for below in ast.walk(first.iter))
+    return inner is first and any(node is below for below in walk(first.iter))
 
 
 @lru_cache(maxsize=64)

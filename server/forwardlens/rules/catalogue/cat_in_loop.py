@@ -24,7 +24,7 @@ from forwardlens.rules.repeated import (
 )
 from forwardlens.source.dataflow import aliases, bindings, changes, fresh_name, may_alias, overlap
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
-from forwardlens.source.tree import Function, Looping, argument, dotted, integer
+from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
 
 _CATS = frozenset({"cat", "concat", "concatenate"})
 
@@ -420,10 +420,10 @@ def _only_grows(sites: Sites, growth: _Growth, loop: Looping) -> bool:
     """Whether a round gives the tensor no other value, but for the branch that starts it."""
     branch = sites.tree.parent(growth.statement)
     around = branch if isinstance(branch, ast.If) and branch.orelse else growth.statement
-    allowed = {id(n) for n in ast.walk(around)}
+    allowed = {id(n) for n in walk(around)}
     return all(
         id(n) in allowed or isinstance(n.ctx, ast.Load) or sites.tree.text(n) != growth.place
-        for n in ast.walk(loop)
+        for n in walk(loop)
         if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))
     )
 
@@ -526,8 +526,8 @@ def _whole_loop(
     """The outermost loop in which nothing else gives the tensor a value."""
     chosen = inner
     for loop in sites.tree.loops(growth.statement):
-        stores = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == growth.place]
-        own = {id(n) for n in ast.walk(growth.statement)}
+        stores = [n for n in walk(loop) if isinstance(n, ast.Name) and n.id == growth.place]
+        own = {id(n) for n in walk(growth.statement)}
         if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)) or any(id(n) not in own for n in stores):
             break
         chosen = loop
@@ -538,14 +538,14 @@ def _require_collectable(
     sites: Sites, function: Function, growth: _Growth, loop: ast.For | ast.AsyncFor | ast.While
 ) -> None:
     tree, name = sites.tree, growth.place
-    own = {id(n) for n in ast.walk(growth.statement)}
-    if any(isinstance(n, ast.Name) and n.id == name and id(n) not in own for n in ast.walk(loop)):
+    own = {id(n) for n in walk(growth.statement)}
+    if any(isinstance(n, ast.Name) and n.id == name and id(n) not in own for n in walk(loop)):
         raise RefusedError(f"the loop uses `{name}` for more than to add to it")
     if any(reads_of(part, name) for part in growth.parts) or any(reads_of(f, name) for f in nested_functions(function)):
         raise RefusedError(f"a part of `{name}` is computed from what is there already")
     if loop.orelse or not stands_alone(tree, loop) or not stands_alone(tree, growth.statement):
         raise RefusedError("the loop shares lines with other code")
-    stores = [n for n in bindings(function, name) if not any(n is inside for inside in ast.walk(loop))]
+    stores = [n for n in bindings(function, name) if not any(n is inside for inside in walk(loop))]
     earlier = [n for n in stores if isinstance(n, ast.arg) or getattr(n, "lineno", 0) < loop.lineno]
     if growth.first != "counted" and not earlier:
         raise RefusedError(f"`{name}` has no value before the loop")
@@ -555,7 +555,7 @@ def _require_collectable(
     if has_comment(sites.source, start, end):
         raise RefusedError("there is a comment inside the statement")
     _require_parts_unchanged(function, growth, loop)
-    if any(isinstance(n, (ast.Call)) and dotted(n.func) in {"locals", "eval", "exec"} for n in ast.walk(function)):
+    if any(isinstance(n, (ast.Call)) and dotted(n.func) in {"locals", "eval", "exec"} for n in walk(function)):
         raise RefusedError("the function looks at its own names")
 
 
@@ -563,7 +563,7 @@ def _is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
     """Whether the last thing in front of the loop that touches `name` sets it to None."""
     block = sites.tree.block(loop)
     for statement in reversed(block[: block.index(loop)]):
-        touched = any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement))
+        touched = any(isinstance(n, ast.Name) and n.id == name for n in walk(statement))
         if touched:
             plain = isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]
             value = statement.value if plain and isinstance(statement, ast.Assign) else None

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from forwardlens.model import GraphBreak, Graphs, Severity, Span
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.tree import Tree
+from forwardlens.source.tree import Tree, walk
 
 _LONGEST_REASON = 200
 
@@ -250,7 +250,7 @@ def _node(tree: Tree, span: Span, cause: _Cause | None) -> ast.expr | ast.stmt |
             return next((node for node in exact if isinstance(node, ast.expr)), exact[0])
     on_line = [
         node
-        for node in ast.walk(tree.module)
+        for node in walk(tree.module)
         if isinstance(node, (ast.expr, ast.stmt)) and node.lineno <= span.line <= (node.end_lineno or node.lineno)
     ]
     tests = (n.test for n in on_line if isinstance(n, (ast.If, ast.While, ast.IfExp, ast.Assert)) and n.test in on_line)

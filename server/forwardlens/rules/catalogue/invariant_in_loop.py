@@ -403,7 +403,7 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
         raise RefusedError("it stands in a function inside the function")
-    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in ast.walk(node)):
+    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in walk(node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)
     name = fresh_name(function, f"{_leaf(node)}_once")
