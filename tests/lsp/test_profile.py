@@ -248,6 +248,16 @@ async def test_the_configured_entry_is_run(editor: Editor) -> None:
     assert requested(editor)["iterations"] == 3
 
 
+async def test_a_candidate_that_is_configured_is_run_as_configured(editor: Editor) -> None:
+    (editor.folder / "pyproject.toml").write_text(
+        '[tool.forwardlens.entries.net]\nrun = "model.py:build"\nmemory_limit = 2\n'
+        '[tool.forwardlens.entries.else]\nrun = "other.py:build"\n'
+    )
+    uri = editor.open(MODEL)
+    assert (await editor.profile(uri, entry=None))["entry"] == "model.py:build"
+    assert requested(editor)["memory_limit"] == 2_000_000_000
+
+
 async def test_a_wrong_configuration_is_one_sentence_with_its_place(editor: Editor) -> None:
     (editor.folder / "pyproject.toml").write_text("[tool.forwardlens]\nentri = 1\n")
     uri = editor.open(MODEL)

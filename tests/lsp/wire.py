@@ -60,9 +60,10 @@ class Wire:
     def tell(self, method: str, params: object) -> None:
         self._send({"method": method, "params": params})
 
-    def begin(self, method: str, params: object) -> int:
+    def begin(self, method: str, *params: object) -> int:
+        """`params` may be left out."""
         self._number += 1
-        self._send({"id": self._number, "method": method, "params": params})
+        self._send({"id": self._number, "method": method, **({"params": params[0]} if params else {})})
         return self._number
 
     def ask(self, method: str, params: object) -> Any:

@@ -128,8 +128,10 @@ async def _run(
 
     number, earlier = next(_numbers), server.session.earlier_profile(active.folder, plan.request)
 
-    def show(result: Result, *, verified: bool) -> Run:
-        run = Run(asked, result, active.folder, client, verified, number, earlier)
+    async def show(result: Result, *, verified: bool) -> Run:
+        # The user may have changed what is to be shown since the run began.
+        settings = await _present_settings(server, asked.uri, client)
+        run = Run(asked, result, active.folder, settings, verified, number, earlier)
         # A run that a newer one has replaced must not overwrite what that shows.
         if server.session.active.get(path_key(str(active.folder))) is active:
             server.session.put_run(run)
@@ -141,13 +143,21 @@ async def _run(
     if cancelled.is_set():
         raise RunFailedError("cancelled", "The run was cancelled.")
     _log_errors(server, result)
-    run = show(result, verified=False)
+    run = await show(result, verified=False)
     try:
-        return show(await server.in_thread(lambda: engine.verify(result, report, cancelled)), verified=True)
+        tried = await server.in_thread(lambda: engine.verify(result, report, cancelled))
     except RunFailedError as error:
         if error.kind != "cancelled":
             server.show_error(error, asked.uri)
         return run
+    return run if cancelled.is_set() else await show(tried, verified=True)
+
+
+async def _present_settings(server: ForwardLensServer, uri: str, known: ClientSettings) -> ClientSettings:
+    try:
+        return await server.settings_for(uri)
+    except RunFailedError:
+        return known
 
 
 def make_plan(
@@ -210,12 +220,18 @@ def choose_python(asked: Asked, entry: EntryConfig, client: ClientSettings) -> I
 def _entry(
     asked: Asked, path: str, source: SourceText | None, folder: Path, settings: Settings, client: ClientSettings
 ) -> EntryConfig:
-    """The command's argument, the user's setting, pyproject's default, the only candidate beside the code."""
+    """The command's argument, the user's setting, pyproject's default, the only candidate beside the code.
+
+    A candidate that pyproject configures is run as it says there.
+    """
     named = asked.entry or client.entry or settings.entry
     if named is not None:
         return resolve_entry(settings, named, folder)
     candidates = matching_entries(likely_entries(source), asked.target) if source else ()
     names = [entry_name(path, candidate, folder) for candidate in candidates]
+    configured = [entry for entry in settings.entries.values() if entry.run in names]
+    if len(configured) == 1:
+        return configured[0]
     if len(names) == 1:
         return EntryConfig(run=names[0])
     if names and not settings.entries:

@@ -24,6 +24,7 @@ from forwardlens.lsp.client import SECTION, ClientFeatures, ClientSettings, pars
 from forwardlens.lsp.convert import Encoding
 from forwardlens.lsp.engine import Engine
 from forwardlens.lsp.messages import sentence
+from forwardlens.lsp.protocol import Protocol
 from forwardlens.lsp.publish import HeatLine, Publisher
 from forwardlens.lsp.session import Session
 from forwardlens.runner.request import Progress, RunFailedError
@@ -68,6 +69,7 @@ class ForwardLensServer(LanguageServer):
             __version__,
             # Whole documents: pygls applies partial changes to lines that it also splits at form feeds.
             text_document_sync_kind=types.TextDocumentSyncKind.Full,
+            protocol_cls=Protocol,
         )
         self.engine = engine
         self.session = Session()
