@@ -928,6 +928,19 @@ CASES = [
         """,
     ),
     Case(
+        "helper under a minus",
+        FIXED,
+        "torch.randn(4, 24, 8)",
+        """
+        def look(self, row):
+            bent = row.tanh()
+            return bent + bent.sum(1, keepdim=True)
+
+        def forward(self, x):
+            return torch.stack([-self.look(x[:, t]) for t in range(x.size(1))], 1)
+        """,
+    ),
+    Case(
         "carried along the length of another tensor",
         MOVED,
         "torch.randn(4, 24, 8), torch.randn(4, 24, 8)",
@@ -981,3 +994,9 @@ def test_form(case: Case, measured: tuple[SourceText, dict[str, list[Match]]]) -
         assert any("before the loop" in fix.title for fix in fixes), [match.message for match in found[case.class_name]]
     elif case.outcome != ANY:
         assert bool(whole) == (case.outcome == FIXED), [match.message for match in found[case.class_name]]
+
+
+def test_a_helper_is_written_once_where_it_is_called(measured: tuple[SourceText, dict[str, list[Match]]]) -> None:
+    _, found = measured
+    (fix,) = (fix for match in found["HelperUnderAMinus"] for fix in match.fixes)
+    assert [edit.text for edit in fix.edits if "tanh" in edit.text] == ["bent = x.tanh()\n        "]

@@ -8,8 +8,12 @@ with slots `(0, None, None)` and loop dimension 1, and only the expression that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+
+# As `ordered` writes it.
+_MOVED = re.compile(r"\.permute\([\d, ]+\)")
 
 
 class RefusedError(Exception):
@@ -146,6 +150,11 @@ def ordered(value: Batched, order: Sequence[int | None]) -> tuple[str, bool]:
     return changed, True if changed != text else atom
 
 
+def moves(text: str) -> bool:
+    """Whether the text of a value moves dimensions, so that they do not lie in memory in their order."""
+    return _MOVED.search(text) is not None
+
+
 def without_leading(order: Sequence[int | None]) -> Sequence[int | None]:
     """`order` without new dimensions in front, which broadcasting adds by itself."""
     first = next((n for n, d in enumerate(order) if d is not None), len(order))
@@ -230,6 +239,23 @@ def concatenated(value: Batched, dim: int, *, backwards: bool = False) -> Batche
     slots = tuple(None if d is None else d - (d > at) for d in whole.slots)
     joined = Batched(text, whole.rank - 1, whole.loops[:-1], slots)
     return spread(joined, live[:-1], len(value.loops) - 1)
+
+
+def put_together(value: Batched, dim: int, *, stack: bool, backwards: Sequence[bool]) -> Batched:
+    """The rounds of the innermost loops as `torch.stack` or `torch.cat` puts them together along `dim`.
+
+    `backwards` tells of each of these loops, outermost first, whether it runs the other way round. The rounds of an
+    outer one stand around those of the inner ones, along the same dimension.
+    """
+    rank = value.round_rank + stack
+    if not -rank <= dim < rank:
+        raise RefusedError("the values have too few dimensions to be put together like this")
+    *outer, inner = backwards
+    put = stacked if stack else concatenated
+    value = put(value, dim % rank, backwards=inner)
+    for one in reversed(outer):
+        value = concatenated(value, dim % rank, backwards=one)
+    return value
 
 
 def flipped(value: Batched) -> Batched:

@@ -19,11 +19,10 @@ from forwardlens.rules.batched import (
     Fixed,
     RefusedError,
     arranged,
-    concatenated,
     flipped,
     indexed,
-    meeting,
-    stacked,
+    moves,
+    put_together,
     wrapped,
 )
 from forwardlens.rules.evidence import Sites
@@ -31,9 +30,10 @@ from forwardlens.rules.layout import LayoutMattersError, LayoutReaders
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of, named_slices, skips_rounds
 from forwardlens.rules.operations import JOINS, is_torch_function
+from forwardlens.rules.statements.filling import filled_at_once
 from forwardlens.rules.statements.rounds import Rounds
 from forwardlens.rules.statements.sums import summed
-from forwardlens.rules.statements.work import INPLACE, Appended, Filled, is_empty
+from forwardlens.rules.statements.work import INPLACE, Appended, is_empty
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import (
     METADATA,
@@ -41,7 +41,6 @@ from forwardlens.source.dataflow import (
     changes,
     definition,
     fresh_name,
-    names_read,
     overlap,
     read_after,
     root,
@@ -57,8 +56,6 @@ from forwardlens.source.rewrite import (
     stands_alone,
 )
 from forwardlens.source.tree import argument, dotted, integer, walk
-
-_MOVED = re.compile(r"\.permute\([\d, ]+\)")
 
 
 def vectorised(sites: Sites, node: ast.AST) -> tuple[Edit, ...]:
@@ -105,13 +102,14 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
         raise RefusedError("every round gives the same value")
     statement = sites.tree.statement(node)
     edits = _comprehension_edits(sites, node, loops, lengths.settled(value))
-    if not lifter.before:
+    before = lifter.lines_before(value.text)
+    if not before:
         return edits
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)) or not stands_alone(
         sites.tree, statement
     ):
         raise RefusedError("the comprehension has no line of its own")
-    return [insert_before(sites.tree, statement, [lengths.finished(line) for line in lifter.before]), *edits]
+    return [insert_before(sites.tree, statement, [lengths.finished(line) for line in before]), *edits]
 
 
 def _comprehension_edits(
@@ -188,16 +186,8 @@ def _joins(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> l
 
 def _joined(value: Batched, join: Join, loops: Sequence[Loop]) -> Batched:
     """All rounds' values as `torch.stack` or `torch.cat` would put them together."""
-    rank = value.round_rank
-    dim = join.dim if join.dim >= 0 else join.dim + rank + (1 if join.stack else 0)
-    if not 0 <= dim <= rank - (0 if join.stack else 1):
-        raise RefusedError("the values have too few dimensions to be put together like this")
-    put = stacked if join.stack else concatenated
-    value = put(value, dim, backwards=loops[-1].backwards)
-    for loop in reversed(loops[:-1]):
-        # The rounds of an outer loop stand around those of the inner one, along the same dimension.
-        value = concatenated(value, dim, backwards=loop.backwards)
-    return arranged(value, 0)
+    backwards = [loop.backwards for loop in loops]
+    return arranged(put_together(value, join.dim, stack=join.stack, backwards=backwards), 0)
 
 
 def _own(value: Batched) -> Batched:
@@ -207,7 +197,7 @@ def _own(value: Batched) -> Batched:
 
 def _in_order(sites: Sites, join: Join, value: Batched) -> Batched:
     """A joined tensor lies in the order of its dimensions: copy one with moved dimensions, if a reader may care."""
-    if not _MOVED.search(value.text):
+    if not moves(value.text):
         return value
     readers = LayoutReaders(sites)
     try:
@@ -245,10 +235,10 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     edits: list[Edit] = [] if loop.counted is None else [_without_statement(sites, loop.counted)]
     replaced: dict[str, str] = {}
     for line, filled in rounds.filled.items():
-        more = _filled_edits(sites, loop, node, rounds, filled)
-        if more is not None:
-            edits += more[0]
-            replaced[line] = more[1]
+        made = filled_at_once(sites, loop, rounds.written, filled)
+        if made is not None:
+            edits.append(_without_statement(sites, made[0]))
+            replaced[line] = made[1]
     for line, lifter, written in rounds.writes:
         # A tensor that is made of the rounds' values has no length of its own.
         if line not in replaced:
@@ -286,96 +276,6 @@ def _unit(sites: Sites, node: ast.For | ast.While) -> str:
     inside = sites.source.indentation(node.body[0].lineno).replace(FORM_FEED, "")
     outside = sites.source.indentation(node.lineno).replace(FORM_FEED, "")
     return inside.removeprefix(outside) if node.body[0].lineno > node.lineno and inside != outside else "    "
-
-
-# -- tensors that are made to be filled
-
-
-def _filled_edits(
-    sites: Sites, loop: Loop, node: ast.For | ast.While, rounds: Rounds, filled: Filled
-) -> tuple[list[Edit], str] | None:
-    """The edit that leaves out the tensor made to be filled, and the line that makes it of the rounds' values instead.
-
-    None unless the loop gives every element of it a value and nothing else sees it before.
-    """
-    tree, name = sites.tree, filled.name
-    start = definition(tree, loop.function, name)
-    block = tree.block(node)
-    if start is None or start not in block or not stands_alone(tree, start) or block.index(start) > block.index(node):
-        return None
-    made = start.value
-    created = isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _MADE
-    if not created or [place for _, place in rounds.written].count(name) != 1:
-        return None
-    seen = block[block.index(start) + 1 : block.index(node)]
-    if any(name in names_read(s) for s in seen) or sum(_is_named(n, name) for n in walk(node)) != 1:
-        return None
-    target = next(n for n in walk(node) if _is_named(n, name))
-    op = sites.op(tree.parent(target) or target, "aten::copy_")
-    if op is None or len(op.shapes) < 2 or op.shapes[0] != op.shapes[1] or op.shape_variants > 1:
-        return None
-    write = tree.parent(tree.parent(target) or target)
-    if isinstance(write, ast.Assign) and _may_be_whole_numbers(write.value, loop):
-        return None
-    value, region = filled.value, filled.region
-    if value.round_rank != region.round_rank or None in value.slots or None in value.loops:
-        return None
-    text = meeting(value, region)
-    atom = value.atom or text != value.text
-    if value.view:
-        text, atom = f"{wrapped(text, atom)}.clone()", True
-    kind = next((k for k in made.keywords if k.arg == "dtype"), None) if isinstance(made, ast.Call) else None
-    if kind is not None:
-        text, atom = f"{wrapped(text, atom)}.to({tree.text(kind.value)})", True
-    if _MOVED.search(text):
-        text = f"{wrapped(text, atom)}.contiguous()"
-    return [_without_statement(sites, start)], f"{name} = {text}"
-
-
-# Results that are booleans or whole numbers, whatever the operands are.
-_WHOLE = frozenset(
-    """argmax argmin long int bool any all count_nonzero nonzero bincount logical_and logical_or logical_not
-    logical_xor isnan isinf isfinite""".split()
-)
-# Results of the kind of number of their first operand.
-_KEEPING = frozenset(
-    """sum amax amin max min abs neg clamp view reshape flatten unsqueeze squeeze transpose permute expand cumsum
-    gather index_select stack cat masked_fill clone contiguous square""".split()
-)
-
-
-def _may_be_whole_numbers(node: ast.expr, loop: Loop) -> bool:
-    """Whether a value may have another kind of number than a tensor that is made without saying which."""
-    match node:
-        case ast.Compare():
-            return True
-        case ast.Name():
-            values = [s.value for s in loop.body if isinstance(s, ast.Assign) and dotted(s.targets[0]) == node.id]
-            return any(_may_be_whole_numbers(v, loop) for v in values if names_read(v) != frozenset({node.id}))
-        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
-            return True
-        case ast.BinOp(op=ast.Div()):
-            return False
-        case ast.BinOp():
-            return all(
-                _may_be_whole_numbers(side, loop) or integer(side) is not None for side in (node.left, node.right)
-            )
-        case ast.UnaryOp():
-            return isinstance(node.op, ast.Invert) or _may_be_whole_numbers(node.operand, loop)
-        case ast.Subscript():
-            return _may_be_whole_numbers(node.value, loop)
-        case ast.Call(func=ast.Attribute(attr=name, value=receiver)):
-            if name in _WHOLE:
-                return True
-            operand = node.args[0] if node.args and dotted(receiver) in {"torch", "F"} else receiver
-            return name in _KEEPING and _may_be_whole_numbers(operand, loop)
-        case _:
-            return False
-
-
-_MADE = frozenset(
-    "zeros ones empty full zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full".split()
-)
 
 
 def _is_named(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
@@ -583,8 +483,10 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("the loop has no counter to pick a round's part with")
     else:
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
-    *before, own = (lifter.lengths.finished(line) for line in (*lifter.before, f"{name} = {value.text}"))
-    edits = checked(sites.source, [insert_before(tree, node, [*_needed(before, own), own]), *inside])
+    lines = [*lifter.lines_before(value.text), f"{name} = {value.text}"]
+    edits = checked(
+        sites.source, [insert_before(tree, node, [lifter.lengths.finished(line) for line in lines]), *inside]
+    )
     if edits is None:
         raise RefusedError("the edits do not fit together")
     return edits
@@ -600,16 +502,6 @@ def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, par
     if any(id(n) not in inside for n in used if n is not node.target):
         raise RefusedError("the loop needs its variable for more, and has no counter")
     return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
-
-
-def _needed(lines: Sequence[str], last: str) -> list[str]:
-    """Those of the assignments that `last` reads something of, also through each other."""
-    read, kept = names_read(ast.parse(last)), list[str]()
-    for line in reversed(lines):
-        if line.split(" = ")[0] in read:
-            kept.insert(0, line)
-            read |= names_read(ast.parse(line))
-    return kept
 
 
 def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt) -> None:

@@ -24,13 +24,21 @@ from forwardlens.rules.batched import (
 from forwardlens.rules.lifting.scope import Scope, is_atom
 
 
-def elementwise(scope: Scope, node: ast.expr, operands: Sequence[ast.expr], ranks: Sequence[int | None]) -> Batched:
-    """`node` with all `operands` broadcast against each other. `ranks` are what the run saw, None if it did not."""
-    values = [scope.lift(operand) for operand in operands]
+def elementwise(
+    scope: Scope,
+    node: ast.expr,
+    operands: Sequence[ast.expr],
+    values: Sequence[Value],
+    ranks: Sequence[int | None],
+) -> Batched:
+    """`node` with the values of all `operands` broadcast against each other.
+
+    `ranks` are what the run saw, None if it did not.
+    """
     return broadcast(scope, node, operands, _settled(scope, node, values, ranks))
 
 
-def _settled(scope: Scope, node: ast.expr, values: list[Value], ranks: Sequence[int | None]) -> list[Value]:
+def _settled(scope: Scope, node: ast.expr, values: Sequence[Value], ranks: Sequence[int | None]) -> list[Value]:
     """`values` with the ranks of the fixed ones filled in from the run, which must agree with the others."""
     known = list(ranks)
     if isinstance(node, (ast.BinOp, ast.Compare)) and len(known) == 2 and not agree(values, known):

@@ -102,10 +102,10 @@ def _elementwise_call(scope: Scope, node: ast.Call, name: str, operands: list[as
         value = scope.lift(operands[0])
         if scope.writes and isinstance(value, Batched) and value.view:
             raise RefusedError(f"`{scope.text(node)}` may or may not be a copy of what the loop writes to")
-        result = elementwise(scope, node, operands[:1], [None])
+        result = elementwise(scope, node, operands[:1], [value], [None])
     else:
         _require_scalar_keywords(scope, node, name, len(operands))
-        result = elementwise(scope, node, operands, ranks)
+        result = elementwise(scope, node, operands, [scope.lift(o) for o in operands], ranks)
     return replace(result, boolean=name in _BOOLEAN)
 
 

@@ -17,14 +17,17 @@ from forwardlens.source.tree import Function, walk
 def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
     """`self.encode(x[:, t])`: the function on what all rounds give it, or its body in place of the call."""
     given = arguments_of(function, node, method=isinstance(node.func, ast.Attribute))
-    if given is None or not _is_plain(function):
+    if given is None:
+        raise RefusedError(f"it is not plain what `{scope.text(node.func)}` is given")
+    if not _is_plain(function):
         raise RefusedError(f"`{scope.text(node.func)}` does more than compute a value")
-    whole = _helper_on_all(scope, node, function, given)
+    values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a) and not is_counted(scope, a)}
+    whole = _helper_on_all(scope, node, function, given, values)
     if whole is not None:
         return whole
     if function.name in {"forward", "__call__"}:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
-    return _helper_inside(scope, function, given)
+    return _helper_inside(scope, function, given, values)
 
 
 def _inner(scope: Scope, function: Function, values: dict[str, Value], renamed: Mapping[str, str]) -> Scope:
@@ -33,19 +36,20 @@ def _inner(scope: Scope, function: Function, values: dict[str, Value], renamed: 
     return replace(scope, values=values, lists={}, renamed=renamed, bound=inside, caller=scope.home)
 
 
-def _helper_on_all(scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr]) -> Value | None:
+def _helper_on_all(
+    scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
+) -> Value | None:
     """The same call with all rounds' values, if the function's text needs no change to take them."""
-    varying = [name for name, value in given.items() if scope.varies(value)]
-    if len(varying) != 1 or any(is_counted(scope, given[name]) for name in varying):
-        return None
-    value = scope.lift(given[varying[0]])
-    if isinstance(value, Fixed) or None in value.loops:
+    varying = [name for name, argument in given.items() if scope.varies(argument)]
+    value = values.get(varying[0]) if len(varying) == 1 else None
+    if not isinstance(value, Batched) or None in value.loops:
         return None
     free = {name for name in given if name not in varying}
     for right in dict.fromkeys((value.natural, value.round_rank)):
         put = arranged(value, right)
         inside = replace(put, text=varying[0], atom=True, cut=None, view=False, boolean=False, fill=None)
-        inner = _inner(scope, function, {varying[0]: inside}, {})
+        # A helper's body takes no line of its own where the text stays as it is.
+        inner = replace(_inner(scope, function, {varying[0]: inside}, {}), before={})
         try:
             result = _unchanged(inner, function, free)
         except RefusedError:
@@ -73,24 +77,24 @@ def _unchanged(scope: Scope, function: Function, free: Collection[str]) -> Value
     raise RefusedError("a function returns nothing")
 
 
-def _helper_inside(scope: Scope, function: Function, given: Mapping[str, ast.expr]) -> Value:
+def _helper_inside(
+    scope: Scope, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
+) -> Value:
     """What a function computes, written where it is called."""
     tree = scope.sites.tree
-    values: dict[str, Value] = {}
+    own = {name: _kept(scope, name, value, function) for name, value in values.items()}
     renamed: dict[str, str] = {}
-    for name, argument_given in given.items():
-        if is_counted(scope, argument_given) or not scope.varies(argument_given):
-            text = scope.text(argument_given)
-            renamed[name] = text if is_atom(argument_given) or not names_read(argument_given) else f"({text})"
-        else:
-            values[name] = _kept(scope, name, scope.lift(argument_given), function)
+    for name, argument in given.items():
+        if name not in values:
+            text = scope.text(argument)
+            renamed[name] = text if is_atom(argument) or not names_read(argument) else f"({text})"
     bound = {name for statement in function.body for name in names_bound(statement)}
     caller = tree.function(scope.loops[0].node)
     outside = {n for n in names_read(function) if n not in bound and n not in given and n != "self"}
     hidden = outside & names_bound(caller) if caller is not None else outside
     if bound & given.keys() or hidden or caller is None:
         raise RefusedError(f"`{function.name}` uses names that mean something else where it is called")
-    inner = _inner(scope, function, values, renamed)
+    inner = _inner(scope, function, own, renamed)
     for statement in _work(function):
         if isinstance(statement, ast.Return) and statement.value is not None:
             return inner.lift(statement.value)
@@ -108,13 +112,13 @@ def _kept(scope: Scope, name: str, value: Value, function: Function) -> Value:
     reads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in walk(function))
     if reads < 2 or (isinstance(value, Batched) and value.view) or isinstance(value, Fixed):
         return value
-    used = {line.split(" = ")[0] for line in scope.before}
-    own = next(
+    known = next((n for n, text in scope.before.items() if text == value.text), None)
+    own = known or next(
         n
         for n in (fresh_name(scope.loops[0].function, name), *(f"{name}_{k}" for k in range(2, 99)))
-        if n not in used and n == fresh_name(scope.loops[0].function, n)
+        if n not in scope.before and n == fresh_name(scope.loops[0].function, n)
     )
-    scope.before.append(f"{own} = {value.text}")
+    scope.before[own] = value.text
     scope.lengths.name(own, value.text)
     return replace(value, text=own, atom=True, cut=None)
 

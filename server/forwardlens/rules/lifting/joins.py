@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from forwardlens.rules.batched import Batched, RefusedError, Value, concatenated, stacked
+from forwardlens.rules.batched import Batched, RefusedError, Value, put_together
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.reducing import joined, leading
@@ -12,17 +12,14 @@ from forwardlens.source.tree import argument, dotted, integer
 
 
 def join(scope: Scope, node: ast.Call, name: str) -> Value:
+    """`torch.stack` and `torch.cat` of a written list, or of what an inner loop gives."""
     given = argument(node, 0, "tensors")
     dim = argument(node, 1, "dim")
     number = 0 if dim is None else integer(dim)
     rows = None if given is None else list_of_rounds(scope, given)
     if rows is not None and number is not None and all(k.arg == "dim" for k in node.keywords):
         value, backwards = rows
-        size = value.round_rank + (name == "stack")
-        if not -size <= number < size:
-            raise RefusedError("the run and the source disagree about dimensions")
-        put = stacked if name == "stack" else concatenated
-        return put(value, number % size, backwards=backwards)
+        return put_together(value, number, stack=name == "stack", backwards=[backwards])
     if not isinstance(given, (ast.List, ast.Tuple)) or number is None or any(k.arg != "dim" for k in node.keywords):
         raise RefusedError(f"`{scope.text(node)}` is not plain")
     parts = [scope.lift(e) for e in given.elts]

@@ -21,11 +21,10 @@ def binary(scope: Scope, node: ast.BinOp) -> Value:
     number = any(isinstance(o, ast.Constant) for o in operands) and scope.sites.cost(node) is not None
     if shapes is None and not number:
         raise RefusedError(f"`{scope.text(node)}` is no tensor operation that the run saw")
-    result = elementwise(scope, node, operands, ranks)
+    values = [scope.lift(o) for o in operands]
+    result = elementwise(scope, node, operands, values, ranks)
     logical = isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor))
-    if logical and all(_is_boolean(scope.lift(o)) for o in operands):
-        return replace(result, boolean=True)
-    return result
+    return replace(result, boolean=True) if logical and all(_is_boolean(v) for v in values) else result
 
 
 def compare(scope: Scope, node: ast.Compare) -> Value:
@@ -37,7 +36,8 @@ def compare(scope: Scope, node: ast.Compare) -> Value:
     counters = [is_position(scope, o) for o in operands]
     if any(counters):
         return _compare_with_counter(scope, node, operands, counters[0], [len(s) for s in shapes])
-    return replace(elementwise(scope, node, operands, [len(s) for s in shapes]), boolean=True)
+    values = [scope.lift(o) for o in operands]
+    return replace(elementwise(scope, node, operands, values, [len(s) for s in shapes]), boolean=True)
 
 
 def _compare_with_counter(
@@ -89,7 +89,7 @@ def unary(scope: Scope, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         raise RefusedError("`not` asks for one truth value per round")
     value = scope.lift(node.operand)
-    result = elementwise(scope, node, (node.operand,), (None,))
+    result = elementwise(scope, node, (node.operand,), (value,), (None,))
     return replace(result, boolean=isinstance(node.op, ast.Invert) and _is_boolean(value))
 
 

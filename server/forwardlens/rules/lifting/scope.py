@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,8 +36,8 @@ class Scope(ABC):
     loops: tuple[Loop, ...]
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     lists: dict[str, Batched] = field(default_factory=dict[str, Batched])
-    # Lines that have to come before what is being lifted, and the names that they give values to.
-    before: list[str] = field(default_factory=list[str])
+    # Names that have to get their values before what is being lifted, with the texts of these.
+    before: dict[str, str] = field(default_factory=dict[str, str])
     # The parameters of a helper that stand for a name or a counter of the loop's function.
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     lengths: Lengths = field(default_factory=Lengths)
@@ -113,6 +114,16 @@ class Scope(ABC):
     def only(self, depth: int, dim: int) -> tuple[int | None, ...]:
         """The loops' dimensions of a value that changes in one loop alone."""
         return tuple(dim if k == depth else None for k in range(self.depth))
+
+    def lines_before(self, *texts: str) -> list[str]:
+        """The lines of `before` whose names `texts` read, also through each other."""
+        kept: list[str] = []
+        read = list(texts)
+        for name, text in reversed(self.before.items()):
+            if any(re.search(rf"\b{re.escape(name)}\b", other) for other in read):
+                kept.insert(0, f"{name} = {text}")
+                read.append(text)
+        return kept
 
     # -- the file's own words
 

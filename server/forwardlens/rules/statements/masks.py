@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.loops import Loop, leading_shape
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import definition, names_read
-from forwardlens.source.rewrite import stands_alone
+from forwardlens.rules.statements.made import made_beside
 from forwardlens.source.tree import dotted, integer, walk
 
 _MADE_OF = {"zeros": False, "new_zeros": False, "ones": True, "new_ones": True}
@@ -48,27 +47,20 @@ def made_mask(sites: Sites, loop: Loop, name: str, fill: str) -> MadeMask | None
     None unless it is `torch.zeros` or `torch.ones` of a written size and dtype, with `fill` the other of the two.
     """
     tree = sites.tree
-    start = definition(tree, loop.function, name)
-    block = tree.block(loop.node) if isinstance(loop.node, ast.stmt) else []
-    call = start.value if start is not None else None
-    if start not in block or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    made = made_beside(sites, loop, name)
+    ones = None if made is None else _MADE_OF.get(made.func.attr)
+    if made is None or ones is None or fill not in ({"False", "0", "0.0"} if ones else {"True", "1", "1.0"}):
         return None
-    ones = _MADE_OF.get(call.func.attr)
-    if ones is None or fill not in ({"False", "0", "0.0"} if ones else {"True", "1", "1.0"}):
-        return None
+    call, func = made.call, made.func
     options = {k.arg: tree.text(k.value) for k in call.keywords}
     sizes = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
     texts = _sizes_of(sites, sizes)
-    receiver = None if is_torch_function(tree.module, call.func) else tree.text(call.func.value)
+    receiver = None if is_torch_function(tree.module, func) else tree.text(func.value)
     kind = options.pop("dtype", f"{receiver}.dtype" if receiver is not None else "")
     device = options.pop("device", f"{receiver}.device" if receiver is not None else "")
     if options or not kind or texts is None or not _is_repeatable_size(call):
         return None
-    seen = block[block.index(start) + 1 : block.index(loop.node)] if isinstance(loop.node, ast.stmt) else []
-    uses = [n for n in walk(loop.node) if isinstance(n, ast.Name) and n.id == name]
-    if any(name in names_read(s) for s in seen) or len(uses) != 1 or not stands_alone(tree, start):
-        return None
-    return MadeMask(name, start, texts, device, kind, opposite=ones)
+    return MadeMask(name, made.statement, texts, device, kind, opposite=ones)
 
 
 def _sizes_of(sites: Sites, sizes: Sequence[ast.expr]) -> tuple[str, ...] | None:

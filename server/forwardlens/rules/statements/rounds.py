@@ -43,8 +43,8 @@ class Rounds(Work):
     def statement(self, node: ast.stmt) -> None:
         start = len(self.lines)
         self._statement(node)
-        self.lines[start:start] = self.lifter.before
-        self.bound |= {line.split(" = ")[0] for line in self.lifter.before}
+        self.lines[start:start] = [f"{name} = {text}" for name, text in self.lifter.before.items()]
+        self.bound |= self.lifter.before.keys()
         self.lifter.before.clear()
 
     def _statement(self, node: ast.stmt) -> None:
