@@ -173,8 +173,10 @@ def meeting(value: Value, region: Batched) -> str:
         return indexed(value.text, items, atom=value.atom) if "None" in items else value.text
     missing = region.round_rank - value.round_rank
     padded = (*([None] * missing), *value.slots)
-    if missing < 0 or None in region.loops:
+    if missing < 0:
         raise RefusedError("the value has more dimensions than the slice")
+    if None in region.loops:
+        raise RefusedError("the slice is the same in every round of a loop")
     order: list[int | None] = [
         value.loops[region.loops.index(d)] if d in region.loops else padded[region.slots.index(d)]
         for d in range(region.rank)

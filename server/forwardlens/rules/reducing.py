@@ -36,8 +36,10 @@ def round_dims(value: Batched, given: Sequence[int] | None) -> tuple[int, ...]:
     rank = value.round_rank
     if given is None:
         given = range(rank)
-    if rank == 0 or any(not -rank <= d < rank for d in given) or len({d % rank for d in given}) != len(given):
-        raise RefusedError("the run and the source disagree about dimensions")
+    if rank == 0:
+        raise RefusedError("a round's value has no dimension to work along")
+    if any(not -rank <= d < rank for d in given) or len({d % rank for d in given}) != len(given):
+        raise RefusedError("a dimension that is given is not one that a round's value has")
     return tuple(d % rank for d in given)
 
 
@@ -157,11 +159,13 @@ def joined(values: Sequence[Value], dim: int, stack: bool, depth: int = 1) -> tu
         raise RefusedError("a part that is joined is the same in every round")
     batched = [v for v in values if isinstance(v, Batched)]
     rank = batched[0].round_rank
-    if any(v.round_rank != rank or None in v.loops for v in batched):
-        raise RefusedError("the run and the source disagree about dimensions")
+    if any(None in v.loops for v in batched):
+        raise RefusedError("a part that is joined is the same in every round of a loop")
+    if any(v.round_rank != rank for v in batched):
+        raise RefusedError("the parts that are joined differ in how many dimensions they have")
     size = rank + 1 if stack else rank
     if not -size <= dim < size:
-        raise RefusedError("the run and the source disagree about dimensions")
+        raise RefusedError("the parts have too few dimensions to be joined like this")
     texts = [arranged(v, rank).text for v in batched]
     return texts, dim if dim < 0 else dim + depth, size
 

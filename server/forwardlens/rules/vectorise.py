@@ -460,15 +460,14 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     tree = sites.tree
     node = next(tree.loops(call), None)
     loop = loop_of(sites, node) if isinstance(node, (ast.For, ast.While)) else None
-    if loop is None or not isinstance(node, (ast.For, ast.While)) or loop.start or loop.step > 1:
-        raise RefusedError("the loop has no counter to pick a round's part with")
-    if (
-        leaves_early(node)
-        or skips_rounds(node)
-        or tree.statement(call) not in loop.body
-        or not stands_alone(tree, node)
-    ):
+    if loop is None or not isinstance(node, (ast.For, ast.While)):
+        raise RefusedError("the loop does not count up or run over a tensor")
+    if loop.start or loop.step > 1:
+        raise RefusedError("the loop does not count from 0 in steps of 1")
+    if leaves_early(node) or skips_rounds(node) or tree.statement(call) not in loop.body:
         raise RefusedError("it does not happen in every round")
+    if not stands_alone(tree, node):
+        raise RefusedError("the loop shares a line with other code")
     lifter = lifter_for(sites, loop)
     _know_temporaries(lifter, node, tree.statement(call))
     value = lifter.lift(call)

@@ -126,7 +126,9 @@ def _require_scalar_keywords(scope: Scope, node: ast.Call, name: str, count: int
 
 
 def _like(scope: Scope, node: ast.Call, name: str) -> Value:
-    value = scope.lift(node.args[0]) if node.args else Fixed("")
+    if not node.args:
+        raise RefusedError(f"`{scope.text(node)}` does not have its tensor as its first argument")
+    value = scope.lift(node.args[0])
     if isinstance(value, Fixed):
         raise RefusedError(f"`{scope.text(node)}` does not vary")
     fill = _LIKE[name]
@@ -144,8 +146,10 @@ def _like(scope: Scope, node: ast.Call, name: str) -> Value:
 
 def _module(scope: Scope, node: ast.Call) -> Value:
     """`self.word(ids)`, `F.embedding(ids, w)`, `self.mix(row)`: known by the operators that the call ran."""
-    if scope.varies(node.func) or not node.args:
+    if scope.varies(node.func):
         raise RefusedError(f"`{scope.text(node.func)}` is another function in every round")
+    if not node.args:
+        raise RefusedError(f"`{scope.text(node)}` does not have its tensor as its first argument")
     if any(scope.varies(o) for o in [*node.args[1:], *(k.value for k in node.keywords)]):
         raise RefusedError(f"`{scope.text(node)}` has several arguments that change from round to round")
     if any(k.arg in {"max_norm", "scale_grad_by_freq", "inplace"} for k in node.keywords):

@@ -150,8 +150,10 @@ def window_of_value(scope: Scope, base: ast.expr, counted: Counted, axis: int) -
         raise RefusedError(f"the loop does not count along `{scope.text(base)}`")
     if scope.home.text(loop.stop) in size[: 3 if axis == 0 else 2]:
         return ":"
-    if scope.home.varies(loop.stop) or not stop_is_count(loop.stop):
+    if scope.home.varies(loop.stop):
         raise RefusedError("the number of rounds changes inside the loop")
+    if not stop_is_count(loop.stop):
+        raise RefusedError(f"`{scope.home.text(loop.stop)}` is not certainly a number of rounds")
     return f":{scope.home.text(loop.stop)}"
 
 
@@ -162,7 +164,7 @@ def numbers(scope: Scope, bound: ast.expr, where: str) -> tuple[str, int] | None
     if counted is None or loop is None or counted.kept:
         return None
     if scope.depth > 1:
-        raise RefusedError("the number of rounds is not written in the source")
+        raise RefusedError("two loops inside each other")
     if loop.start + counted.shift < 0:
         raise RefusedError("the first round's bound is negative")
     text = arange(scope, loop, scope.stop_of(loop), where)
@@ -201,11 +203,10 @@ def counter_as_tensor(scope: Scope, name: str, node: ast.Call) -> Value:
     others = {k.arg: k.value for k in node.keywords if k.arg not in {"size", "fill_value", "data"}}
     kind = others.pop("dtype", None)
     device = others.pop("device", None)
-    if counted is None or counted.kept or others or (kind is not None and dotted(kind) not in _WHOLE_NUMBERS):
+    plain = counted is not None and not counted.kept and not counted.shift
+    if counted is None or not plain or others or (kind is not None and dotted(kind) not in _WHOLE_NUMBERS):
         raise RefusedError(f"`{scope.text(node)}` makes a tensor of more than the counter")
     loop = scope.loops[counted.depth]
-    if counted.shift:
-        raise RefusedError("the number of rounds is not written in the source")
     stop = scope.stop_of(loop)
     where = "" if device is None else f", device={scope.text(device)}"
     if device is not None:

@@ -35,9 +35,9 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr])
     unknown = len(operands) - (2 if dim is not None and "dim" not in keywords else 1)
     if set(keywords) - {"dim", "keepdim"} or unknown or not plain_keep:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
-    if (dim is None and (name in NEEDS_DIM or keep is not None or name == "normalize")) or (
-        dim is not None and name in {"max", "min"}
-    ):
+    if dim is None and (name in NEEDS_DIM or keep is not None or name == "normalize"):
+        raise RefusedError(f"`{scope.text(node)}` does not say along which dimension")
+    if dim is not None and name in {"max", "min"}:
         raise RefusedError(f"`{scope.text(node)}` gives more than one value per position")
     listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else None if dim is None else [dim]
     numbers = None if listed is None else [integer(d) for d in listed]
@@ -92,11 +92,13 @@ def attention(scope: Scope, node: ast.Call) -> Value:
     plain_options = all(k.arg in {"is_causal", "scale"} and not scope.varies(k.value) for k in node.keywords)
     values = [scope.lift(a) for a in node.args]
     batched = [v for v in values if isinstance(v, Batched)]
-    if len(values) != 3 or len(batched) != 3 or not plain_options:
+    if len(values) != 3 or not plain_options:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
+    if len(batched) != 3 or any(None in v.loops for v in batched):
+        raise RefusedError("queries, keys or values are the same in every round of a loop")
     rank = batched[0].round_rank
-    if rank < 2 or any(v.round_rank != rank or None in v.loops for v in batched):
-        raise RefusedError("the run and the source disagree about dimensions")
+    if rank < 2 or any(v.round_rank != rank for v in batched):
+        raise RefusedError("queries, keys and values differ in how many dimensions they have")
     scope.meet(batched)
     right = between(batched, 2, rank)
     parts: dict[ast.expr, str] = {a: arranged(v, right).text for a, v in zip(node.args, batched, strict=True)}
@@ -112,7 +114,7 @@ def loss(scope: Scope, name: str, node: ast.Call) -> Value:
     seen = scope.sites.cost(node)
     pairs = [o.shapes[:2] for o in seen.ops if o.outermost and len(o.shapes) > 1] if seen is not None else []
     if len(ranks) != 1 or not pairs or any(len(one) != len(other) for one, other in pairs):
-        raise RefusedError("the run and the source disagree about dimensions")
+        raise RefusedError(f"the run does not tell how the values of `{scope.text(node)}` meet")
     rank = ranks.pop()
     values = [replace(v, rank=rank) if isinstance(v, Fixed) and v.rank is None else v for v in values]
     scope.meet(values)
@@ -129,7 +131,9 @@ def loss(scope: Scope, name: str, node: ast.Call) -> Value:
         text = scope.spliced(node, parts)
         text = text if keyword is not None else f"{text[:-1]}, dim={place})"
         return spread(reduced(value, text, dims, keep=False), live, scope.depth)
-    if name == "pairwise_distance" or keyword is not None:
+    if name == "pairwise_distance":
+        raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
+    if keyword is not None:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
     dims = round_dims(value, None)
     places = placed(value, dims, negative=False)

@@ -87,7 +87,7 @@ def _expanded(items: list[ast.expr], rank: int) -> list[ast.expr]:
     used = sum(not _is_none(i) and not _is_ellipsis(i) for i in items)
     missing: list[ast.expr] = [ast.Slice() for _ in range(rank - used)]
     if used > rank:
-        raise RefusedError("the run and the source disagree about dimensions")
+        raise RefusedError("an index has more items than the run saw dimensions")
     if not any(_is_ellipsis(i) for i in items):
         return [*items, *missing]
     cut = next(n for n, i in enumerate(items) if _is_ellipsis(i))
@@ -128,7 +128,7 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     if element.base is statement.value or place is None or element.pieces is not None or counted.kept:
         return None
     if any(p is None or overlap(p, name or "") for _, p in changes(function)):
-        raise RefusedError(f"`{name}` changes")
+        raise RefusedError(f"`{name}` may change")
     if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
         raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")
     scope.lists_read.add(place if name is None else name)
@@ -176,8 +176,10 @@ def _look_up(scope: Scope, node: ast.Subscript, value: Batched, items: list[ast.
             entries.append(scope.text(item))
         else:
             raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
-    if len(entries) > value.round_rank or None in value.slots:
-        raise RefusedError("the run and the source disagree about dimensions")
+    if len(entries) > value.round_rank:
+        raise RefusedError("an index has more items than the run saw dimensions")
+    if None in value.slots:
+        raise RefusedError(f"`{scope.text(node)}` looks up in a value with a dimension of size 1")
     return _rows_looked_up(scope, value, ids, entries)
 
 
@@ -273,7 +275,7 @@ def gather_along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast
         return _rows_looked_up(scope, value, ids, items)
     scope.meet([value, ids])
     if ids.round_rank != value.round_rank:
-        raise RefusedError("the run and the source disagree about dimensions")
+        raise RefusedError(f"the positions in `{scope.text(node)}` have other dimensions than the value")
     one, other = plain(value, value.round_rank), plain(ids, ids.round_rank)
     return leading(f"{wrapped(one.text, one.atom)}.gather({at + 1}, {other.text})", value.round_rank)
 

@@ -21,7 +21,7 @@ def join(scope: Scope, node: ast.Call, name: str) -> Value:
         value, backwards = rows
         return put_together(value, number, stack=name == "stack", backwards=[backwards])
     if not isinstance(given, (ast.List, ast.Tuple)) or number is None or any(k.arg != "dim" for k in node.keywords):
-        raise RefusedError(f"`{scope.text(node)}` is not plain")
+        raise RefusedError(f"`{scope.text(node)}` does not join a list that is written there")
     parts = [scope.lift(e) for e in given.elts]
     scope.meet(parts)
     texts, place, rank = joined(parts, number, name == "stack", scope.depth)

@@ -70,7 +70,7 @@ class Lifter(Scope):
         if isinstance(value, Batched) and node.attr in {"dtype", "device"}:
             return Fixed(f"{wrapped(value.text, value.atom)}.{node.attr}", 0, atom=True)
         if isinstance(value, Fixed) or node.attr in METADATA or node.attr != "T" or value.round_rank != 2:
-            raise RefusedError(f"`{self.text(node)}` is not plain")
+            raise RefusedError(f"`{self.text(node)}` has no form for all rounds at once")
         return replace(value, slots=value.slots[::-1])
 
 

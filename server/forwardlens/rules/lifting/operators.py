@@ -46,17 +46,16 @@ def _compare_with_counter(
     """`t < lengths`: the counter becomes an `arange` on the same device."""
     other, own = operands[1 if first else 0], position_of(scope, operands[0 if first else 1])
     value = scope.lift(other)
-    depth = own.depth if own is not None and not own.shift else -1
-    loop = scope.loops[depth]
-    if depth < 0:
-        raise RefusedError("the number of rounds is not written in the source")
+    if own is None or own.shift:
+        raise RefusedError(f"`{scope.text(node)}` compares with more than the counter")
+    loop = scope.loops[own.depth]
     stop = scope.stop_of(loop)
     if isinstance(value, Fixed):
         if max(ranks) == 0 or not value.atom:
             raise RefusedError(f"`{scope.text(other)}` may be a number")
         value = replace(value, rank=max(ranks))
     counter = arange(scope, loop, stop, f", device={wrapped(value.text, value.atom)}.device")
-    steps = Batched(counter, 1, scope.only(depth, 0), ())
+    steps = Batched(counter, 1, scope.only(own.depth, 0), ())
     values = [steps, value] if first else [value, steps]
     return replace(broadcast(scope, node, operands, values), boolean=True)
 

@@ -69,7 +69,7 @@ def _unsqueeze(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Va
     value = _view_value(scope, operands)
     dim = integer(operands[1]) if len(operands) == 2 else None
     if dim is None or not -value.round_rank - 1 <= dim <= value.round_rank:
-        raise RefusedError(f"`{scope.text(node)}` is not plain")
+        raise RefusedError(f"`{scope.text(node)}` has no plain dimension")
     at = dim if dim >= 0 else dim + value.round_rank + 1
     return replace(value, slots=(*value.slots[:at], None, *value.slots[at:]))
 
@@ -102,7 +102,7 @@ def _transpose(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Va
     dims = [integer(o) for o in operands[1:]] or [0, 1]
     slots = list(value.slots)
     if len(dims) != 2 or any(d is None or not -len(slots) <= d < len(slots) for d in dims):
-        raise RefusedError(f"`{scope.text(node)}` is not plain")
+        raise RefusedError(f"`{scope.text(node)}` has no plain dimension")
     one, other = (d for d in dims if d is not None)
     slots[one], slots[other] = slots[other], slots[one]
     return replace(value, slots=tuple(slots))

@@ -177,7 +177,9 @@ class Rounds(Work):
         loop = loop_of(self.sites, node)
         if loop is None:
             raise RefusedError("a loop inside the loop does not count up or run over a tensor")
-        if loop.counted is not None or (loop.stop is not None and self.lifter.varies(loop.stop) and loop.index is None):
+        if loop.counted is not None:
+            raise RefusedError("a `while` loop inside the loop counts its own rounds")
+        if loop.stop is not None and self.lifter.varies(loop.stop) and loop.index is None:
             raise RefusedError("the number of rounds changes inside the loop")
         inner = Rounds(self.sites, loop, self.unit, self.lifter.deeper(loop))
         inner.totals = self.totals
