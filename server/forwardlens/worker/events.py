@@ -92,7 +92,7 @@ class _Stream:
 _CPU = torch._C._autograd.DeviceType.CPU
 
 
-@dataclass
+@dataclass(slots=True)
 class _HostOp:
     """A host event in the nest of its thread.
 
@@ -130,6 +130,7 @@ class Collector:
         nest = _Nest(marks, times, self.names, self.shapes)
         for start, minus_duration, _, event in stream.host:
             nest.add(event, start, -minus_duration)
+        stream.host.clear()
         kernels, busy = _add_device(stream.device, nest.ops, self.names)
         counted = [op for op in nest.ops if op.mark >= 0 and not op.name.startswith(_PART_OF_CALLER)]
         self.iterations.append(
