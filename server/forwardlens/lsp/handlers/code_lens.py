@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from lsprotocol import types
@@ -76,9 +77,11 @@ def measured_forward(view: View, outline: Outline) -> ForwardMethod | None:
         name = target.partition(".")[0]
         return next((forward for forward in outline.forwards if forward.class_name == name), None)
 
-    def total(forward: ForwardMethod) -> float:
-        inside = range(forward.body.line, forward.body.end_line + 1)
-        return sum(line.cost.total_ms for line in view.lines if line.line in inside)
-
-    best = max(outline.forwards, key=total, default=None)
-    return best if best is not None and total(best) > 0 else None
+    starts = [forward.body.line for forward in outline.forwards]
+    totals = [0.0] * len(starts)
+    for line in view.lines:
+        above = bisect_right(starts, line.line) - 1
+        if above >= 0 and line.line <= outline.forwards[above].body.end_line:
+            totals[above] += line.cost.total_ms
+    most = max(totals, default=0.0)
+    return outline.forwards[totals.index(most)] if most > 0 else None

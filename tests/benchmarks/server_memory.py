@@ -1,0 +1,66 @@
+"""How much memory the server holds after many runs in one session of an editor."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.programs import SAMPLES
+from tests.benchmarks.table import Table
+from tests.lsp.wire import Wire
+
+from forwardlens.lsp.engine import WorkflowEngine
+from forwardlens.source.paths import uri_from_path
+
+RUNS, STEP = 50, 10
+BAR_MB = 150
+_QUICK = "[tool.forwardlens]\niterations = 2\nwarmup = 1\n"
+
+
+def run() -> Table:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(SAMPLES / "slow_bert.py", folder)
+        (folder / "pyproject.toml").write_text(_QUICK, encoding="utf-8")
+        held = _held(folder)
+    return Table(
+        f"Memory of the server after {RUNS} runs of slow_bert, with every fix tried",
+        f"at most {BAR_MB} MB, not growing",
+        f"{held[RUNS]:.0f} MB, {held[RUNS] - held[STEP]:+.0f} MB since run {STEP}",
+        ("runs", "MB held"),
+        [(runs, f"{megabytes:.0f}") for runs, megabytes in held.items()],
+    )
+
+
+def _held(folder: Path) -> dict[int, float]:
+    """Resident memory, in megabytes, by the number of runs done."""
+    server = subprocess.Popen([sys.executable, "-m", "forwardlens.lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    wire = Wire(WorkflowEngine())  # the server is another process
+    wire.connect(server.stdin.fileno(), server.stdout.fileno(), {uri_from_path(str(folder)): "samples"})
+    uri = uri_from_path(str(folder / "slow_bert.py"))
+    text = (folder / "slow_bert.py").read_text(encoding="utf-8")
+    document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
+    wire.tell("textDocument/didOpen", {"textDocument": document})
+    held: dict[int, float] = {}
+    try:
+        for number in range(1, RUNS + 1):
+            profile = {"command": "forwardlens.profile", "arguments": [{"uri": uri, "entry": "slow_bert.py:build"}]}
+            answer = wire.ask("workspace/executeCommand", profile)
+            assert answer is None or "error" not in answer, answer
+            if number == 1 or number % STEP == 0:
+                held[number] = _resident(server.pid)
+    finally:
+        wire.ask("shutdown", None)
+        wire.tell("exit", None)
+        server.wait(60)
+    return held
+
+
+def _resident(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) * 1024 / 1e6
