@@ -48,7 +48,10 @@ test("keyboard, themes, hidden costs and notebooks", { timeout: 10 * SLOW_MS }, 
   await withEditor("looks", { files, settings, trust: "granted" }, async (editor) => {
     await editor.openFile("tagger.py");
     await profileByKeyboard(editor);
-    await lookAtThemes(editor);
+    await inEveryTheme(editor, "");
+    await showReport(editor);
+    await inEveryTheme(editor, "-report");
+    await editor.runCommand("View: Revert and Close Editor");
     await hideCosts(editor);
     await fixByKeyboard(editor);
     await openNotebook(editor);
@@ -68,7 +71,8 @@ async function profileByKeyboard(editor: Editor): Promise<void> {
   }
 }
 
-async function lookAtThemes(editor: Editor): Promise<void> {
+/** What the editor shows, under each kind of theme; dark again at the end. */
+async function inEveryTheme(editor: Editor, what: string): Promise<void> {
   for (const [theme, kind] of [
     ["Default High Contrast", "hc-black"],
     ["Default High Contrast Light", "hc-light"],
@@ -79,8 +83,14 @@ async function lookAtThemes(editor: Editor): Promise<void> {
     await mkdir(folder, { recursive: true });
     await writeFile(join(folder, "settings.json"), JSON.stringify({ "workbench.colorTheme": theme }));
     await editor.page.locator(`.monaco-workbench.${kind}`).waitFor();
-    await editor.screenshot(kind ?? "");
+    await editor.screenshot(`${kind}${what}`);
   }
+}
+
+async function showReport(editor: Editor): Promise<void> {
+  await editor.runCommand("ForwardLens: Show Report");
+  await editor.webview().getByRole("tab", { name: "Timeline" }).click();
+  await editor.webview().getByRole("application", { name: /^Timeline/ }).waitFor();
 }
 
 async function hideCosts(editor: Editor): Promise<void> {
