@@ -17,7 +17,7 @@ from forwardlens.source.paths import uri_from_path
 
 RUNS, STEP = 50, 10
 BAR_MB = 150
-_QUICK = "[tool.forwardlens]\niterations = 2\nwarmup = 1\n"
+_QUICK = '[tool.forwardlens.entries.quick]\nrun = "slow_bert.py:build"\niterations = 2\nwarmup = 1\n'
 
 
 def run() -> Table:
@@ -49,9 +49,9 @@ def _held(folder: Path) -> dict[int, float]:
     held: dict[int, float] = {}
     try:
         for number in range(1, RUNS + 1):
-            profile = {"command": "forwardlens.profile", "arguments": [{"uri": uri, "entry": "slow_bert.py:build"}]}
+            profile = {"command": "forwardlens.profile", "arguments": [{"uri": uri, "entry": "quick"}]}
             answer = wire.ask("workspace/executeCommand", profile)
-            assert answer is None or "error" not in answer, answer
+            assert answer["status"] == "done", answer
             if number == 1 or number % STEP == 0:
                 held[number] = _resident(server.pid)
     finally:
