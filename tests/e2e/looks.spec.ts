@@ -90,7 +90,10 @@ async function inEveryTheme(editor: Editor, what: string): Promise<void> {
 async function showReport(editor: Editor): Promise<void> {
   await editor.runCommand("ForwardLens: Show Report");
   await editor.webview().getByRole("tab", { name: "Timeline" }).click();
-  await editor.webview().getByRole("application", { name: /^Timeline/ }).waitFor();
+  await editor
+    .webview()
+    .getByRole("application", { name: /^Timeline/ })
+    .waitFor();
 }
 
 async function hideCosts(editor: Editor): Promise<void> {

@@ -16,7 +16,7 @@ from forwardlens.lsp.server import create_server
 
 from .editor import modern_capabilities
 
-LONGEST_WAIT_S = 180.0
+LONGEST_WAIT_S = 60.0
 
 
 @dataclass
