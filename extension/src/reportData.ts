@@ -25,7 +25,7 @@ export interface ReportData {
   readonly unattributed_share: number;
   readonly lines: readonly ReportLine[];
   readonly findings: readonly ReportFinding[];
-  readonly errors: readonly { readonly message: string }[];
+  readonly errors: readonly { readonly kind: string; readonly message: string }[];
   /** Whether code was edited since. */
   readonly stale: boolean;
   readonly files: Readonly<Record<string, string>>;

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { count, text, time } from "../src/numbers.ts";
 import type { ReportData, TimelineData } from "../src/reportData.ts";
 import { BeforeAfter } from "./comparison.tsx";
-import { Findings } from "./findings.tsx";
+import { Findings, SMALLER_FINDINGS } from "./findings.tsx";
 import { onMessage, remember, remembered, send } from "./host.ts";
 import { Memory } from "./memory.tsx";
 import { Operators } from "./operators.tsx";
@@ -104,11 +104,13 @@ function Header({ report }: { report: ReportData }): JSX.Element {
           </button>
         </p>
       )}
-      {errors.map(({ message }) => (
-        <p class="stale" key={message}>
-          {message}
-        </p>
-      ))}
+      {errors
+        .filter(({ kind }) => kind !== SMALLER_FINDINGS)
+        .map(({ message }) => (
+          <p class="stale" key={message}>
+            {message}
+          </p>
+        ))}
     </header>
   );
 }

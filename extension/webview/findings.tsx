@@ -6,18 +6,30 @@ import type { ReportData, ReportFinding, ReportFix } from "../src/reportData.ts"
 import { send } from "./host.ts";
 import { Place } from "./table.tsx";
 
+/** What the server calls the note that there are more findings than it lists. */
+export const SMALLER_FINDINGS = "smaller-findings";
+
 export function Findings({ report }: { report: ReportData }): JSX.Element {
   if (report.findings.length === 0) {
     return <p class="empty">No findings: no known fault takes a noticeable share of this forward.</p>;
   }
   return (
-    <ol class="findings">
-      {report.findings.map((finding, index) => (
-        <li key={index}>
-          <Finding finding={finding} />
-        </li>
-      ))}
-    </ol>
+    <>
+      <ol class="findings">
+        {report.findings.map((finding, index) => (
+          <li key={index}>
+            <Finding finding={finding} />
+          </li>
+        ))}
+      </ol>
+      {report.errors
+        .filter(({ kind }) => kind === SMALLER_FINDINGS)
+        .map(({ message }) => (
+          <p class="note" key={message}>
+            {message}
+          </p>
+        ))}
+    </>
   );
 }
 
@@ -50,7 +62,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 
 function outcome({ verified, reason }: ReportFix): string {
   if (verified === null) {
-    return reason === null ? "" : `check first: ${reason}`;
+    return reason === null ? "not tried" : `not tried, check first: ${reason}`;
   }
   const words = OUTCOMES[verified.outcome] ?? verified.outcome;
   const speedup = verified.outcome === "equal" ? verified.speedup : null;
