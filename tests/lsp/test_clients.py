@@ -1,10 +1,10 @@
-"""Every client gets what it can understand and nothing else."""
+"""Every client gets what it can understand; see also `test_conformance.py`."""
 
 from __future__ import annotations
 
 import pytest
 from lsprotocol import types
-from pytest_lsp import LspSpecificationWarning, client_capabilities
+from pytest_lsp import LspSpecificationWarning
 
 from .editor import Editor, StartEditor, measured, modern_capabilities
 
@@ -27,32 +27,6 @@ def build():
     return Net(), (1,)
 """
 LINE = 5
-CLIENTS = ["neovim@v0.6.1", "neovim@v0.11.0", "emacs", "visual-studio-code"]
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-async def test_a_captured_client_profiles_and_fixes(start: StartEditor, name: str) -> None:
-    editor = await start(client_capabilities(name))
-    uri = editor.open(MODEL)
-    assert len(await editor.lenses(uri)) == 2
-    assert (await editor.profile(uri))["status"] == "done"
-    (diagnostic,) = editor.diagnostics(uri)
-    assert diagnostic.range.start.line == LINE
-    action = await editor.action(uri, LINE, "Look up")
-    edit = action.edit or (await editor.resolve(action)).edit
-    assert edit is not None
-    changed = edit.document_changes or edit.changes
-    assert changed
-    assert "7.10 ms" in (await editor.hover(uri, LINE) or "")
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-async def test_a_captured_client_is_told_of_a_failure(start: StartEditor, name: str) -> None:
-    editor = await start(client_capabilities(name))
-    uri = editor.open(MODEL + '#! {"fail": {"kind": "entry", "message": "It failed.", "line": 9}}\n')
-    assert (await editor.profile(uri))["status"] == "failed"
-    await editor.settled(uri)
-    assert editor.messages == ["It failed."]
 
 
 async def test_a_client_without_capabilities_is_asked_for_nothing(start: StartEditor) -> None:

@@ -14,6 +14,7 @@ from lsprotocol.converters import get_converter
 from forwardlens.lsp.engine import Engine
 from forwardlens.lsp.server import create_server
 
+from .conformance import Message
 from .editor import modern_capabilities
 
 LONGEST_WAIT_S = 60.0
@@ -25,6 +26,9 @@ class Wire:
 
     engine: Engine
     settings: dict[str, object] = field(default_factory=dict[str, object])
+    capabilities: Mapping[str, Any] = field(default_factory=lambda: get_converter().unstructure(modern_capabilities()))
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    log: list[Message] = field(default_factory=list[Message])
     sent: int = 0
     received: int = 0
     answers: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
@@ -32,6 +36,8 @@ class Wire:
     heat: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     changed: threading.Condition = field(default_factory=threading.Condition)
     _number: int = 0
+    _closed: bool = False
+    _asked: dict[int, str] = field(default_factory=dict[int, str])
 
     def start(self, folders: Mapping[str, str]) -> None:
         """With a server of its own in a thread. `folders` maps URIs to names."""
@@ -47,22 +53,32 @@ class Wire:
         self._requests, self._answers = requests, answers
         threading.Thread(target=self._read, daemon=True).start()
         workspace = [{"uri": uri, "name": name} for uri, name in folders.items()]
-        capabilities = get_converter().unstructure(modern_capabilities())
-        self.ask("initialize", {"processId": None, "capabilities": capabilities, "workspaceFolders": workspace})
+        about = {"processId": None, "rootUri": None, "workspaceFolders": workspace}
+        more = {"initializationOptions": dict(self.options)} if self.options else {}
+        self.ask("initialize", {**about, **more, "capabilities": self.capabilities})
         self.tell("initialized", {})
 
     def stop(self) -> None:
         self.ask("shutdown", None)
-        os.close(self._requests)
+        self.close()
         self._server.join(LONGEST_WAIT_S)
         assert not self._server.is_alive()
 
+    def close(self) -> None:
+        """Leave without a word, which ends the server too. A second time nothing happens."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._requests)
+
     def tell(self, method: str, params: object) -> None:
+        self._note(method, params)
         self._send({"method": method, "params": params})
 
     def begin(self, method: str, *params: object) -> int:
         """`params` may be left out."""
         self._number += 1
+        self._note(method, *params)
+        self._asked[self._number] = method
         self._send({"id": self._number, "method": method, **({"params": params[0]} if params else {})})
         return self._number
 
@@ -91,6 +107,19 @@ class Wire:
             view = view[os.write(self._requests, view) :]
         self.sent += 1
 
+    def _note(self, method: str, params: object = None) -> None:
+        with self.changed:
+            self.log.append(Message("sent", method, params, {}))
+
+    def _keep(self, whole: dict[str, Any]) -> None:
+        if "method" in whole:
+            kind = "request" if "id" in whole else "notification"
+            message = Message(kind, whole["method"], whole.get("params"), whole)
+        else:
+            kind = "error" if "error" in whole else "result"
+            message = Message(kind, self._asked.get(whole["id"], ""), whole.get(kind), whole)
+        self.log.append(message)
+
     def _read(self) -> None:
         with os.fdopen(self._answers, "rb") as stream:
             while header := stream.readline():
@@ -100,6 +129,7 @@ class Wire:
                 message = json.loads(stream.read(size))
                 with self.changed:
                     self.received += 1
+                    self._keep(message)
                     self._take(message)
                     self.changed.notify_all()
 

@@ -66,8 +66,7 @@ def available_actions(server: ForwardLensServer, view: View, params: types.CodeA
     here = [
         placed
         for placed in view.findings
-        if overlaps(placed.span, first, last)
-        or (placed.finding.rule, placed.span.line, placed.finding.message) in named
+        if _touches(placed, first, last) or (placed.finding.rule, placed.span.line, placed.finding.message) in named
     ]
     offers: list[_Offer] = []
     if _wanted(types.CodeActionKind.QuickFix, only):
@@ -79,6 +78,13 @@ def available_actions(server: ForwardLensServer, view: View, params: types.CodeA
     if quick and (any(placed.stale for placed in here) or any(offer.change is None for offer in offers)):
         actions.append(_profile_again(view))
     return actions
+
+
+def _touches(placed: PlacedFinding, first: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Whether a finding lies in a range. A stale one is shown nowhere, so any place on its lines will do."""
+    if placed.stale:
+        return placed.span.line <= last[0] and first[0] <= placed.span.end_line
+    return overlaps(placed.span, first, last)
 
 
 def with_edit(server: ForwardLensServer, action: types.CodeAction) -> types.CodeAction:
