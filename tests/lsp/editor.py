@@ -46,6 +46,7 @@ def modern_capabilities() -> types.ClientCapabilities:
                 "workspaceEdit": {"documentChanges": True, "changeAnnotationSupport": {"groupsOnLabel": True}},
             },
             "textDocument": {
+                "codeLens": {},
                 "hover": {"contentFormat": ["markdown", "plaintext"]},
                 "inlayHint": {"resolveSupport": {"properties": ["tooltip", "textEdits"]}},
                 "publishDiagnostics": {

@@ -31,7 +31,7 @@ LOOP = measured(EXPRESSION, code=COSTLY_CODE, ms=5.0, calls=9, rule="embedding-i
 UNSAFE = measured("x.sort()", code="        return {}", ms=2.0, rule="cat-in-loop", fix="x", applicability="unsafe")
 HEAD = "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, ids):\n"
 TEXT = f"{HEAD}{LOOP}{UNSAFE}\n\ndef build():\n    return Net(), (1,)\n"
-COSTLY = 5
+FORWARD, COSTLY = 4, 5
 
 RULES = (
     "without workspace.configuration",
@@ -142,7 +142,12 @@ def play(session: Session) -> None:
 
 
 def profiles(session: Session) -> None:
+    """By the lens, or by an action on the same line where the client knows no lenses."""
+    declared = session.wire.capabilities.get("textDocument", {})
+    offered = [action["command"] for action in session.actions(FORWARD)]
     (profile, *_) = session.lenses()
+    assert offered == ([profile] if "codeAction" in declared and "codeLens" not in declared else [])
+    assert session.actions(FORWARD + 1) == session.actions(FORWARD, "source") == []
     assert session.execute(profile)["status"] == "done"
     found = {found["code"]: session.slice(found["range"]) for found in session.diagnostics()}
     assert found == {"embedding-in-loop": EXPRESSION, "cat-in-loop": "x.sort()"}

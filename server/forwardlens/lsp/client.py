@@ -25,6 +25,7 @@ class ClientFeatures:
 
     progress: bool = False
     configuration: bool = False
+    lenses: bool = False
     lens_refresh: bool = False
     hint_refresh: bool = False
     hint_tooltip_resolve: bool = False
@@ -53,6 +54,7 @@ class ClientFeatures:
         return cls(
             progress=has("window.work_done_progress"),
             configuration=has("workspace.configuration"),
+            lenses=has("text_document.code_lens"),
             lens_refresh=has("workspace.code_lens.refresh_support"),
             hint_refresh=has("workspace.inlay_hint.refresh_support"),
             hint_tooltip_resolve=lists("text_document.inlay_hint.resolve_support.properties", "tooltip"),

@@ -1,87 +1,14 @@
-"""`textDocument/codeLens`: what can be profiled, and what the last run said. Positions and words come from cache."""
+"""`textDocument/codeLens`: what can be profiled, and what the last run said."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
-
 from lsprotocol import types
 
-from forwardlens.lsp.commands import PROFILE, REPORT
-from forwardlens.lsp.convert import to_range
-from forwardlens.lsp.runs import entry_name
+from forwardlens.lsp.lenses import available_lenses
 from forwardlens.lsp.server import ForwardLensServer
-from forwardlens.lsp.session import Outline, Run, View
-from forwardlens.model import SMALLER_FINDINGS, Quantiles, Span
-from forwardlens.report.compare import verdict
-from forwardlens.report.labels import forward_label
-from forwardlens.source.entries import ForwardMethod
-from forwardlens.source.paths import path_from_uri, uri_key
-
-PROFILE_FORWARD = "Profile this forward()"
-PROFILE_ENTRY = "Profile what this builds"
 
 
 def register(server: ForwardLensServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS, types.CodeLensOptions())
     def code_lens(params: types.CodeLensParams) -> list[types.CodeLens]:
-        uri = params.text_document.uri
-        outline, path = server.session.outline(uri), path_from_uri(uri)
-        if outline is None or path is None:
-            return []
-        if outline.forwards:
-            server.prepare_run(uri, path)
-        return list(_lenses(server, uri, path, outline))
-
-
-def _lenses(server: ForwardLensServer, uri: str, path: str, outline: Outline) -> Iterator[types.CodeLens]:
-    view = server.session.view(uri_key(uri))
-
-    def lens(header: Span, title: str, command: str, argument: dict[str, str]) -> types.CodeLens:
-        where = to_range(outline.source, header, server.encoding)
-        return types.CodeLens(where, types.Command(title, command, arguments=[argument]))
-
-    title = None if view is None else _result_title(server, view)
-    measured = None if view is None else measured_forward(view, outline)
-    for forward in outline.forwards:
-        yield lens(forward.header, PROFILE_FORWARD, PROFILE, {"uri": uri, "target": forward.class_name})
-        if title is not None and forward is measured:
-            yield lens(forward.header, title, REPORT, {"uri": uri})
-    for entry in outline.entries:
-        name = entry_name(path, entry, server.folder_of(path))
-        yield lens(entry.header, PROFILE_ENTRY, PROFILE, {"uri": uri, "entry": name})
-        if title is not None and view is not None and view.run.result.request.entry == name:
-            yield lens(entry.header, title, REPORT, {"uri": uri})
-
-
-def _result_title(server: ForwardLensServer, view: View) -> str:
-    result = view.run.result
-    smaller = sum(error.count for error in result.errors if error.kind == SMALLER_FINDINGS)
-    stale, was = server.session.is_stale(view.run), _before_the_edit(view.run)
-    return forward_label(result.profile, len(result.findings), smaller, stale=stale, was=was)
-
-
-def _before_the_edit(run: Run) -> Quantiles | None:
-    """What the forward took before, if its code was changed and the difference is more than that between two runs."""
-    before, after = run.earlier, run.result.profile
-    if before is None or before.texts == after.texts:
-        return None
-    times = before.forward.wall_ms
-    return None if verdict(times, after.forward.wall_ms) == "same" else times
-
-
-def measured_forward(view: View, outline: Outline) -> ForwardMethod | None:
-    """The forward that a run measured: its target, else the one with most of the time in it."""
-    target = view.run.result.profile.target
-    if target is not None:
-        name = target.partition(".")[0]
-        return next((forward for forward in outline.forwards if forward.class_name == name), None)
-
-    starts = [forward.body.line for forward in outline.forwards]
-    totals = [0.0] * len(starts)
-    for line in view.lines:
-        above = bisect_right(starts, line.line) - 1
-        if above >= 0 and line.line <= outline.forwards[above].body.end_line:
-            totals[above] += line.cost.total_ms
-    most = max(totals, default=0.0)
-    return outline.forwards[totals.index(most)] if most > 0 else None
+        return available_lenses(server, params.text_document.uri)
