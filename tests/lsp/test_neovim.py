@@ -74,7 +74,7 @@ def test_a_model_is_profiled_and_fixed_in_neovim(editor: str, tmp_path: Path) ->
     assert answer["messages"] == ""
 
     assert answer["lenses"] == ["Profile this forward()", "Profile what this builds"]
-    assert any(re.match(r"[\d.]+ ms · bound by", title) for title in answer["lenses_after"]), answer["lenses_after"]
+    assert any(re.match(r"[\d.]+ ms · ", title) for title in answer["lenses_after"]), answer["lenses_after"]
     loop = MODEL.splitlines()[LOOP_LINE]
     (finding,) = [found for found in answer["diagnostics"] if found["code"] == "embedding-in-loop"]
     column = len(loop[: loop.index("self.word")].encode())
@@ -86,6 +86,7 @@ def test_a_model_is_profiled_and_fixed_in_neovim(editor: str, tmp_path: Path) ->
     fix, ignore, fix_all = answer["actions"]
     assert "outputs equal" in fix
     assert ignore == "Ignore embedding-in-loop on this line"
-    assert fix_all.startswith("Apply 1 proven ForwardLens fix")
+    # Whether the model's other fix gains anything is up to the machine.
+    assert re.match(r"Apply \d proven ForwardLens fix", fix_all), fix_all
     lookups, stack = loop[loop.index("[") :], "torch.stack(words, dim=1)"
     assert answer["fixed"] == MODEL.replace(lookups, "self.word(ids)").replace(stack, "words")
