@@ -60,15 +60,19 @@ def is_inplace(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
 
 
-def changes(node: ast.AST) -> Iterator[tuple[ast.AST, str | None]]:
+@lru_cache(maxsize=2048)
+def changes(node: ast.AST) -> tuple[tuple[ast.AST, str | None], ...]:
     """Every (node, place) where `node` changes an object in place; place None if it is unclear which."""
-    for n in walk(node):
-        if isinstance(n, ast.AugAssign):
-            yield n, root(n.target)
-        elif isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, (ast.Store, ast.Del)):
-            yield n, (dotted(n) if isinstance(n, ast.Attribute) else None) or root(n)
-        elif isinstance(n, ast.Call):
-            yield from _call_changes(n)
+    return tuple(change for below in walk(node) for change in _changes_of(below))
+
+
+def _changes_of(node: ast.AST) -> Iterator[tuple[ast.AST, str | None]]:
+    if isinstance(node, ast.AugAssign):
+        yield node, root(node.target)
+    elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        yield node, (dotted(node) if isinstance(node, ast.Attribute) else None) or root(node)
+    elif isinstance(node, ast.Call):
+        yield from _call_changes(node)
 
 
 def _call_changes(call: ast.Call) -> Iterator[tuple[ast.AST, str | None]]:

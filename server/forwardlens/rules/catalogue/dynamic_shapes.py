@@ -143,7 +143,8 @@ def _starts_as_number(sites: Sites, node: ast.AST, name: str) -> bool:
 
 def _match(sites: Sites, node: ast.stmt, function: Function, name: str) -> Match | None:
     """The finding, if the number takes part in an expression of the function that ran operators."""
-    readers: set[ast.AST] = set()
+    # In the order of the source: a sum of the same shares in another order is not quite the same.
+    readers: dict[ast.AST, None] = {}
     for read in walk(function):
         if not isinstance(read, ast.Attribute) or dotted(read) != f"self.{name}" or not isinstance(read.ctx, ast.Load):
             continue
@@ -151,7 +152,7 @@ def _match(sites: Sites, node: ast.stmt, function: Function, name: str) -> Match
             continue
         reader = next((a for a in sites.tree.ancestors(read) if (c := sites.cost(a)) is not None and c.ops), None)
         if reader is not None and any(reader is below for below in walk(sites.tree.statement(read))):
-            readers.add(reader)
+            readers[reader] = None
     if not readers:
         return None
     share = sum(cost.share for reader in readers if (cost := sites.cost(reader)) is not None)

@@ -52,9 +52,9 @@ def _same_branch(work: Work, node: ast.If) -> None:
     before, count = dict(work.lifter.values), len(work.appended)
     texts: list[list[str]] = []
     after: list[dict[str, Value]] = []
-    for branch in (node.body, node.orelse):
+    for side in (node.body, node.orelse):
         work.lifter.values = dict(before)
-        texts.append([line for _, lines in work.block(branch) for line in lines])
+        texts.append([line for _, lines in work.block(side) for line in lines])
         after.append(work.lifter.values)
     if len(work.appended) != count:
         raise RefusedError("what a list gets depends on a condition")
