@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from forwardlens.attribution.attribute import IN_PLACE, attribute
@@ -211,6 +212,12 @@ def _candidates(result: Result, rules: frozenset[str] | None, unsafe: bool) -> I
 def _source(path: str, text: str) -> SourceText:
     """The text that ran, with the encoding and byte-order mark of the file it came from."""
     try:
-        return SourceText.read(path).with_text(text)
+        return _one(SourceText.read(path).with_text(text))
     except (OSError, SyntaxError, UnicodeDecodeError):
-        return SourceText(path, text)
+        return _one(SourceText(path, text))
+
+
+@lru_cache(maxsize=16)
+def _one(source: SourceText) -> SourceText:
+    """The same object for the same text, so that a file's tree, and what is known of it, serves the next run too."""
+    return source
