@@ -107,9 +107,14 @@ for daemon in (True, False):
     threading.Thread(target=time.sleep, args=(600,), daemon=daemon).start()"""
 
 FAULTS = (
-    _fault("segfault", "failed", "SIGSEGV", forward="import ctypes\nctypes.string_at(0)  # here"),
+    _fault(
+        "segfault",
+        "failed",
+        "ended by SIGSEGV, a crash in compiled code; ",
+        forward="import ctypes\nctypes.string_at(0)  # here",
+    ),
     _fault("os._exit", "failed", "exited with code 3", forward="import os\nos._exit(3)  # here"),
-    _fault("SystemExit", "failed", "SystemExit: 7", module="raise SystemExit(7)  # here"),
+    _fault("SystemExit", "failed", "must not exit before", module="raise SystemExit(7)  # here"),
     _fault("exception in import", "failed", "ValueError: no", module="raise ValueError('no')  # here"),
     _fault("exception in constructor", "failed", "ZeroDivisionError", constructor="1 / 0  # here"),
     _fault("exception in forward", "failed", "KeyError: 'x'", forward="{}['x']  # here"),
@@ -129,7 +134,7 @@ FAULTS = (
         memory_limit=1.2,
     ),
     _fault("200 MB printed", "done", "left out", module="for _ in range(200): print('x' * (1 << 20))"),
-    _fault("reads stdin", "failed", "EOFError", constructor="input()  # here"),
+    _fault("reads stdin", "failed", "a run has no input", constructor="input()  # here"),
     _fault("forks children", "done", constructor=_SLEEPERS),
     _fault("daemon threads", "done", constructor=_THREADS),
     _fault("ignores SIGTERM", "cancelled", constructor=_IGNORES_SIGTERM),

@@ -5,7 +5,7 @@ how often it ran. With `rule` it carries a finding, with `fix` that finding has 
 everything from there to the end of the expression `lines` - 1 lines below.
 A line `#! {...}` says what the run does: `fail`, `crash`, `print`, `skip` (a file it does not reach), `block`
 ("profile" or "verify", until it is cancelled and half a second longer), `median` (what it measures, in milliseconds),
-`smaller` (so many findings are not shown).
+`smaller` (so many findings are not shown), `note` (what trying the fixes has to tell).
 """
 
 from __future__ import annotations
@@ -102,8 +102,10 @@ class FakeEngine:
     def verify(self, result: Result, on_progress: OnProgress, cancelled: threading.Event, /) -> Result:
         on_progress(Progress("verify", "trying fixes", 0.9))
         _obey(result.sources, "verify", cancelled)
+        notes = [order["note"] for source in result.sources.values() for order in _orders(source) if "note" in order]
         return replace(
             result,
+            errors=(*result.errors, *(RunError("verify", note) for note in notes)),
             findings=tuple(
                 replace(finding, fixes=tuple(_tried(fix, str(finding.evidence["outcome"])) for fix in finding.fixes))
                 for finding in result.findings

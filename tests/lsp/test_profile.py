@@ -316,6 +316,13 @@ async def test_a_client_that_shows_problems_itself_is_told_their_kind(start: Sta
     assert editor.messages == []
 
 
+async def test_what_a_run_has_to_tell_is_logged_once(editor: Editor) -> None:
+    uri = editor.open(MODEL + '#! {"note": "no fix was tried"}\n')
+    await editor.profile(uri)
+    await editor.settled(uri)
+    assert [m.message for m in editor.client.log_messages].count("no fix was tried") == 1
+
+
 @pytest.mark.parametrize("stage", ["profile", "verify"])
 async def test_a_bug_in_the_engine_leaves_the_server_alive(editor: Editor, stage: str) -> None:
     uri = editor.open(MODEL + f'#! {{"crash": "{stage}"}}\n')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from forwardlens.runner.request import OnProgress, Progress
+from forwardlens.runner.request import OnProgress, Progress, warned_once
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -49,10 +49,11 @@ def progress() -> Generator[OnProgress]:
 
     console = Console(stderr=True)
     if not sys.stderr.isatty() or console.is_dumb_terminal:
-        yield lambda step: say(step.message) if step.stage == "warning" else None
+        yield warned_once(lambda step: say(step.message) if step.stage == "warning" else None)
         return
     with console.status("Starting") as status:
 
+        @warned_once
         def on_progress(step: Progress) -> None:
             if step.stage == "warning":
                 console.print(step.message, markup=False)

@@ -21,7 +21,8 @@ from forwardlens.lsp.client import ClientSettings, Interpreter
 from forwardlens.lsp.messages import sentence
 from forwardlens.lsp.server import LOGGED, ForwardLensServer, RequestFailedError
 from forwardlens.lsp.session import ActiveRun, Asked, Failure, Run
-from forwardlens.runner.request import Progress, RunFailedError, RunRequest
+from forwardlens.model import RunError
+from forwardlens.runner.request import Progress, RunFailedError, RunRequest, warned_once
 from forwardlens.source.entries import EntryFunction, likely_entries
 from forwardlens.source.paths import path_from_uri, path_key, relative_name
 from forwardlens.source.text import SourceText
@@ -123,6 +124,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     engine, cancelled = server.engine, active.cancelled
 
+    @warned_once
     def report(step: Progress) -> None:
         loop.call_soon_threadsafe(server.log_step if step.stage in LOGGED else progress.report, step)
 
@@ -142,7 +144,8 @@ async def _run(
     result = await server.in_thread(lambda: engine.profile(plan.request, plan.settings, report, cancelled))
     if cancelled.is_set():
         raise RunFailedError("cancelled", "The run was cancelled.")
-    _log_errors(server, result)
+    notes = (*result.profile.errors, *result.errors)
+    _log_notes(server, notes)
     run = await show(result, verified=False)
     try:
         tried = await server.in_thread(lambda: engine.verify(result, report, cancelled))
@@ -150,7 +153,10 @@ async def _run(
         if error.kind != "cancelled":
             server.show_error(error, asked.uri)
         return run
-    return run if cancelled.is_set() else await show(tried, verified=True)
+    if cancelled.is_set():
+        return run
+    _log_notes(server, [note for note in tried.errors if note not in notes])
+    return await show(tried, verified=True)
 
 
 async def _present_settings(server: ForwardLensServer, uri: str, known: ClientSettings) -> ClientSettings:
@@ -277,10 +283,10 @@ def _failed(server: ForwardLensServer, asked: Asked, active: ActiveRun, error: R
     }
 
 
-def _log_errors(server: ForwardLensServer, result: Result) -> None:
-    for error in (*result.profile.errors, *result.errors):
-        place = "" if error.file is None else f"{error.file}:{error.line or 1}: "
-        server.window_log_message(types.LogMessageParams(types.MessageType.Warning, place + error.message))
+def _log_notes(server: ForwardLensServer, notes: Iterable[RunError]) -> None:
+    for note in dict.fromkeys(notes):
+        place = "" if note.file is None else f"{note.file}:{note.line or 1}: "
+        server.window_log_message(types.LogMessageParams(types.MessageType.Warning, place + note.message))
 
 
 def summary(uri: str, run: Run) -> Summary:

@@ -14,6 +14,13 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _WORKER = str(Path(__file__).resolve().parent.parent / "worker")
 
 
+_COMPILED = ", a crash in compiled code; run the program without ForwardLens to see whether it does the same"
+_MEANINGS = {
+    "SIGKILL": ", as the system does when memory runs out; make the inputs smaller, or end what else takes memory",
+    **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"), _COMPILED),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     file: str
@@ -59,8 +66,7 @@ def describe_exit(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    memory = ", as the system does when memory runs out" if name == "SIGKILL" else ""
-    return f"the process was ended by {name}{memory}"
+    return f"the process was ended by {name}{_MEANINGS.get(name, '')}"
 
 
 def _stacks(report: str) -> list[tuple[Frame, ...]]:

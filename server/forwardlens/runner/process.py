@@ -152,6 +152,9 @@ class Worker:
                 return message.get("result")
 
     def _failure(self, message: Mapping[str, Any]) -> RunFailedError:
+        if message["failure"] == "crashed":
+            # The process ends; what it printed last may come after the message, on another pipe.
+            self._log_thread.join(timeout=1)
         return RunFailedError(
             message["failure"],
             message["message"],

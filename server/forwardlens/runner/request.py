@@ -78,3 +78,15 @@ class RunFailedError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+def warned_once(on_progress: OnProgress) -> OnProgress:
+    """Each warning is passed on once: every process of a run has the same ones."""
+    told: set[str] = set()
+
+    def tell(step: Progress) -> None:
+        if step.stage != "warning" or step.message not in told:
+            told.add(step.message)
+            on_progress(step)
+
+    return tell

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 OURS = os.path.dirname(os.path.abspath(__file__))
 _MACHINERY = ("<frozen importlib", "<frozen runpy", os.path.dirname(os.path.abspath(importlib.__file__)))
+
+_CPP_PLACE = re.compile(r"^\[enforce fail at [^\]]*\] .*?(?=DefaultCPUAllocator)")
+NO_EXIT = "; what is profiled must not exit before its forward has run"
 
 
 class Failure(Exception):
@@ -40,13 +44,13 @@ def from_exception(error: BaseException, doing: str, is_user) -> Failure:
     return Failure("entry", message, *place, _user_trace(error))
 
 
-def from_stack(frame: FrameType | None, reason: str, doing: str, is_user) -> Failure:
-    """A crash that the code at `frame` causes. `reason` is a sentence."""
+def from_stack(frame: FrameType | None, reason: str, doing: str, is_user, next_step: str = "") -> Failure:
+    """A crash that the code at `frame` causes. `reason` is a sentence; `next_step` goes on after its semicolon."""
     place = user_place(frame, is_user)
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame))
     stack.reverse()
     trace = "".join(traceback.StackSummary.from_list([f for f in stack if not _is_ours(f.filename)]).format())
-    message = f"{where(place)}{reason} (while {doing})"
+    message = f"{where(place)}{reason} (while {doing}){next_step}"
     return Failure("crashed", message, *place, f"Stack (most recent call last):\n{trace}")
 
 
@@ -64,17 +68,22 @@ def where(place: tuple[str | None, int | None]) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """`ValueError: shapes do not fit`, without what further lines say."""
+    """`ValueError: shapes do not fit`, without what further lines say and the place in torch's C++ code."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = _CPP_PLACE.sub("", text)
     return f"{type(error).__name__}: {text}".splitlines()[0] if text else type(error).__name__
 
 
 def _next_step(error: BaseException) -> str:
-    """What helps against running out of memory, which is no mistake in the user's code."""
+    """What helps where the exception does not tell: against the limits and the empty input of a run."""
     if type(error).__name__ == "OutOfMemoryError":
         return "; make the inputs smaller, or end what else uses the device"
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return "; make the inputs smaller, or raise the memory limit"
+    if isinstance(error, EOFError) and "reading a line" in str(error):
+        return "; a run has no input, so give the program what it reads in another way"
+    if isinstance(error, SystemExit):
+        return NO_EXIT
     return ""
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 
 from .channel import Channel
-from .failures import Failure, from_exception, from_stack
+from .failures import NO_EXIT, Failure, from_exception, from_stack
 from .shield import die_with, end_group
 
 OLDEST_PYTHON = (3, 10)
@@ -49,7 +49,7 @@ def _answer(channel: Channel, session, request: dict) -> dict:
 def _tell_exit(channel: Channel, doing: str, is_user, status: int) -> None:
     """`os._exit` leaves no trace, so where it was called is told before it."""
     reason = f"the run ended without an answer: the process exited with code {status} by os._exit"
-    channel.send("failed", **from_stack(sys._getframe(2), reason, doing, is_user).fields())
+    channel.send("failed", **from_stack(sys._getframe(2), reason, doing, is_user, NO_EXIT).fields())
 
 
 def _say_goodbye(channel: Channel, session) -> None:
