@@ -118,8 +118,15 @@ export class ReportView implements Disposable {
       void window.showInformationMessage(NOTHING);
       return;
     }
-    await workspace.fs.writeFile(target, new TextEncoder().encode(text));
-    void window.showInformationMessage(`The run was written to ${workspace.asRelativePath(target)}.`);
+    const name = workspace.asRelativePath(target);
+    try {
+      await workspace.fs.writeFile(target, new TextEncoder().encode(text));
+    } catch (problem) {
+      const reason = problem instanceof Error ? problem.message : String(problem);
+      void window.showErrorMessage(`The run was not written to ${name}: ${reason}; choose a file elsewhere.`);
+      return;
+    }
+    void window.showInformationMessage(`The run was written to ${name}.`);
   }
 
   dispose(): void {

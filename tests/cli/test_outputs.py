@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
+import click
 import pytest
+from tests.faults.disk import full_disk
 
 from forwardlens import workflow
+from forwardlens.cli.commands.fix import replace_files
 from forwardlens.cli.shell import run
 from forwardlens.config import Settings
 from forwardlens.model import (
@@ -29,6 +35,7 @@ from forwardlens.model import (
     Span,
     Verification,
 )
+from forwardlens.report.formats import format_names
 from forwardlens.runner.request import FailureKind, OnProgress, RunFailedError, RunRequest
 from forwardlens.source.text import SourceText
 from forwardlens.workflow import FixReport, Result
@@ -381,3 +388,55 @@ def test_fix_does_not_overwrite_what_changed_meanwhile(
 
     assert (tmp_path / "net.py").read_text() == "z = 1\n"
     assert "has changed since it was measured" in capsys.readouterr().err
+
+
+def test_fix_on_a_full_disk_leaves_the_file_and_nothing_else(
+    fixing: list[tuple[frozenset[str] | None, bool]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with full_disk(4):
+        assert run(["fix", "net.py:build", "--write"]) == 2
+
+    assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
+    assert (tmp_path / "net.py").read_bytes() == TEXT.encode()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"Error: cannot write '{tmp_path / 'net.py'}': {os.strerror(errno.EFBIG)}; nothing was written"
+
+
+def test_a_file_that_cannot_be_written_leaves_the_others_as_they_were(tmp_path: Path):
+    texts = [SourceText(str(tmp_path / name), TEXT) for name in ("a.py", "b.py")]
+    Path(texts[0].path).write_bytes(TEXT.encode())
+    changes = tuple((text, text.with_text(CHANGED)) for text in texts)
+
+    with pytest.raises(click.ClickException, match=r"cannot write '.*b\.py': .*; nothing was written"):
+        replace_files(changes)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+    assert (tmp_path / "a.py").read_bytes() == TEXT.encode()
+
+
+@pytest.mark.parametrize("name", format_names())
+def test_a_report_that_does_not_fit_on_the_disk_is_one_sentence_after_the_table(
+    name: str, fake: FakeWorkflow, capsys: pytest.CaptureFixture[str]
+):
+    with full_disk(4):
+        assert run(["profile", "net.py:build", f"--{name}", "out"]) == 2
+
+    out, err = capsys.readouterr()
+    assert "net.py:2:5  info  embedding-in-loop" in out
+    assert err == f"Error: cannot write 'out': {os.strerror(errno.EFBIG)}; name a file elsewhere\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+@pytest.mark.parametrize("options", [(), ("--json", "-")])
+def test_results_that_do_not_fit_on_the_disk_are_one_sentence(
+    options: tuple[str, ...],
+    fake: FakeWorkflow,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["profile", "net.py:build", *options]) == 2
+
+    message = f"Error: cannot write the results: {os.strerror(errno.ENOSPC)}; send them elsewhere\n"
+    assert capsys.readouterr().err == message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,12 +39,13 @@ def measure_and_report(options: MeasureOptions, outputs: Mapping[str, str], veri
     if list(outputs.values()).count("-") > 1:
         raise click.UsageError("only one format can go to stdout")
     report = make_report(_measure(options, verify))
-    for name, file in outputs.items():
-        write_output(load_format(name).render(report), file)
+    # The table first: what was measured is not lost where a file cannot be written.
     if "-" not in outputs.values():
         from forwardlens.report.table import render
 
         show(render(report))
+    for name, file in outputs.items():
+        write_output(load_format(name).render(report), file)
     return report
 
 
@@ -65,17 +67,22 @@ def _measure(options: MeasureOptions, verify: bool) -> Result:
 
 def writable(_context: click.Context, _parameter: click.Parameter, file: str | None) -> str | None:
     """Complain about an option's file before the measurement, not after it. Raises `click.BadParameter`."""
-    if file and file != "-" and (Path(file).is_dir() or not Path(file).absolute().parent.is_dir()):
+    if not file or file == "-":
+        return file
+    path = Path(file).absolute()
+    if path.is_dir() or not path.parent.is_dir():
         raise click.BadParameter(f"cannot write '{file}': it is a folder, or its folder does not exist")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"cannot write '{file}': it may not be written to; name a file elsewhere")
     return file
 
 
 def write_output(text: str, file: str) -> None:
-    """Write a machine format to a file, or to stdout for `-`. Raises `click.UsageError`."""
+    """Write a machine format to a file, or to stdout for `-`. Raises `click.ClickException`."""
     if file == "-":
         sys.stdout.write(text)
         return
     try:
         Path(file).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise click.UsageError(f"cannot write '{file}': {error.strerror}") from None
+        raise click.ClickException(f"cannot write '{file}': {error.strerror}; name a file elsewhere") from None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -23,6 +26,7 @@ USAGE = 2
 INTERRUPTED = 130
 READER_GONE = 141
 """As a shell reports a program that SIGPIPE ended: `head` has seen enough, whatever else there was to say."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 INTERNAL = 70
 """`EX_SOFTWARE` of sysexits.h: our own bug must not look like findings (1) or like the user's (3)."""
 EXIT_CODES: Mapping[FailureKind, int] = {
@@ -77,13 +81,29 @@ def run(arguments: Sequence[str]) -> int:
         complain("interrupted")
         return INTERRUPTED
     except (SystemExit, BrokenPipeError):  # the former is click's own answer to the latter
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop(sys.stdout)
         return READER_GONE
+    except OSError as error:
+        if error.errno not in _FULL:
+            return _bug()
+        _drop(sys.stdout)
+        with suppress(OSError):  # it may be the same disk
+            complain(f"cannot write the results: {error.strerror}; send them elsewhere")
+        return USAGE
     except Exception:  # everything expected was handled above
-        complain("this is a bug in ForwardLens, please report it with the following:")
-        traceback.print_exc()
-        return INTERNAL
+        return _bug()
     return code if isinstance(code, int) else 0
+
+
+def _drop(stream: TextIO) -> None:
+    """What is left in its buffer goes nowhere, so that the interpreter does not try once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _bug() -> int:
+    complain("this is a bug in ForwardLens, please report it with the following:")
+    traceback.print_exc()
+    return INTERNAL
 
 
 def _explain(error: RunFailedError) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Generator
@@ -109,7 +111,8 @@ class _Bench:
     def give_up(self, frame: FrameType | None) -> None:
         """The forward can be ended with its process only."""
         reason = "the forward takes too long and does not let itself be stopped"
-        self._channel.send("failed", **from_stack(frame, reason, "timing it", self._is_user).fields())
+        failure = from_stack(frame, reason, "timing it", self._is_user, "; make its inputs smaller")
+        self._channel.send("failed", **failure.fields())
         self._channel.leave(1)
 
     def whole(self, first: int, request: dict) -> dict:
@@ -311,10 +314,28 @@ def _save_trace(forward: Callable[[], Any], device, synchronize, path: str) -> N
     with profile(**_profiler_options(device), with_stack=True) as profiler:
         forward()
         synchronize()
+    part = f"{path}.part"
     try:
-        profiler.export_chrome_trace(path)
+        profiler.export_chrome_trace(part)
+        _check_whole(part)
+        os.replace(part, path)
     except (OSError, RuntimeError) as error:
-        raise Failure("usage", f"cannot write the trace to {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise Failure("usage", f"cannot write the trace to {path}: {reason}; name a file elsewhere") from None
+    finally:
+        for leftover in (part, f"{part}.tmp"):
+            with contextlib.suppress(OSError):
+                os.remove(leftover)
+
+
+def _check_whole(path: str) -> None:
+    """The profiler says nothing about a trace that it could not write, or not to its end. Raises `RuntimeError`."""
+    if not os.path.exists(path):
+        raise RuntimeError("the disk is full, or the folder may not be written to")
+    with open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - 16, 0))
+        if not file.read().rstrip().endswith(b"}"):
+            raise RuntimeError("the disk is full")
 
 
 def _grad_use(case: Case, run: Runner, names: list[str]) -> dict:

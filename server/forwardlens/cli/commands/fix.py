@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -49,8 +50,7 @@ def command(options: MeasureOptions, rules: tuple[str, ...], write: bool, json_f
         report = workflow.fix_all(request, settings, on_progress, cancelled, frozenset(rules) or None, unsafe)
     changes = tuple(_changes(report))
     if write:
-        for before, after in changes:
-            _replace_file(before, after)
+        replace_files(changes)
     elif json_file != "-":
         _print_diffs(changes, request.workspace)
     for line in summary(report, written=write):
@@ -84,13 +84,35 @@ def _print_diffs(changes: tuple[tuple[SourceText, SourceText], ...], workspace: 
             click.echo(after.with_text(diff).to_bytes(), nl=False)
 
 
-def _replace_file(before: SourceText, after: SourceText) -> None:
-    """Write `after` in one step, and only over the text that was measured."""
-    path = Path(before.path)
-    if SourceText.read(path).text != before.text:
-        raise click.UsageError(f"{path} has changed since it was measured; nothing was written to it")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def replace_files(changes: tuple[tuple[SourceText, SourceText], ...]) -> None:
+    """Write all texts or none, each in one step, and only over those that were measured.
+
+    Raises `click.ClickException` that says what is written, which is nothing unless the last step itself fails.
+    """
+    path, pending, written = Path(), list[tuple[Path, Path]](), list[str]()
+    try:
+        for before, after in changes:
+            path = Path(before.path).resolve()
+            if SourceText.read(path).text != before.text:
+                raise click.ClickException(f"{path} has changed since it was measured; nothing was written")
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            pending.append((Path(temporary), path))
+            _fill(handle, after.to_bytes())
+            shutil.copymode(path, temporary)
+        for temporary, path in pending:
+            temporary.replace(path)
+            written.append(str(path))
+    except OSError as error:
+        done = f"only {', '.join(written)}" if written else "nothing"
+        raise click.ClickException(f"cannot write '{path}': {error.strerror}; {done} was written") from None
+    finally:
+        for temporary, _ in pending:
+            temporary.unlink(missing_ok=True)
+
+
+def _fill(handle: int, content: bytes) -> None:
+    """Some file systems tell only here that the disk is full."""
     with os.fdopen(handle, "wb") as stream:
-        stream.write(after.to_bytes())
-    Path(temporary).chmod(path.stat().st_mode)
-    Path(temporary).replace(path)
+        stream.write(content)
+        stream.flush()
+        os.fsync(handle)
