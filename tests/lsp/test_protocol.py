@@ -62,22 +62,29 @@ def test_a_run_goes_on_where_the_client_answers_nonsense(tmp_path: Path) -> None
     wire.stop()
 
 
-def test_cancelling_the_request_stops_the_run(wire: Wire, tmp_path: Path) -> None:
+def test_cancelling_the_request_stops_the_run_before_the_next_begins(wire: Wire, tmp_path: Path) -> None:
     number = wire.begin(*profile(tmp_path, BLOCKED))
+    until_measuring(wire)
     wire.tell("$/cancelRequest", {"id": number})
-    wire.wait(lambda: number in wire.answers)
+    summary = wire.ask(*profile(tmp_path, MODEL))
     assert wire.result(number)["error"]["code"] == CANCELLED
-    assert wire.ask(*profile(tmp_path, MODEL))["status"] == "done"
+    assert summary["status"] == "done"
+    assert (tmp_path / "stopped").exists()
     assert not (tmp_path / "overlap").exists()
 
 
 def test_shutting_down_during_a_run_is_answered_and_so_is_what_comes_after(wire: Wire, tmp_path: Path) -> None:
     number = wire.begin(*profile(tmp_path, BLOCKED))
+    until_measuring(wire)
     assert wire.ask("shutdown", None) is None
     wire.wait(lambda: number in wire.answers)
     assert wire.result(number)["error"]["code"] == CANCELLED
     assert wire.ask("textDocument/hover", None)["error"]["code"] == INVALID_PARAMS
     assert wire.ask("forwardlens/report", {})["error"]["code"] == INVALID_REQUEST
+
+
+def until_measuring(wire: Wire) -> None:
+    wire.wait(lambda: "starting a worker" in wire.steps)
 
 
 def profile(folder: Path, text: str) -> tuple[str, object]:

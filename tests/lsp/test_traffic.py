@@ -308,8 +308,7 @@ class Traffic(RuleBasedStateMachine):
         if folder in self.running:
             number, _ = self.running.pop(folder)
             self.editor.wire.tell("$/cancelRequest", {"id": number})
-            gate = self.editor.engine.waiting(folder)
-            self.editor.wire.wait(lambda: gate is None or gate.left)
+            self.editor.wire.wait(lambda: number in self.editor.wire.answers)
             self._check()
 
     @rule(name=files, everything=strategies.booleans())

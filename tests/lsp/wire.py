@@ -33,6 +33,7 @@ class Wire:
     received: int = 0
     answers: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     published: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list[tuple[str, list[dict[str, Any]]]])
+    steps: list[str] = field(default_factory=list[str])
     heat: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     changed: threading.Condition = field(default_factory=threading.Condition)
     _number: int = 0
@@ -143,5 +144,7 @@ class Wire:
             self._send({"id": message["id"], "result": result})
         elif method == "textDocument/publishDiagnostics":
             self.published.append((params["uri"], params["diagnostics"]))
+        elif method == "$/progress":
+            self.steps.append(params["value"].get("message", ""))
         elif method == "forwardlens/profileChanged":
             self.heat[params["uri"]] = params["lines"]

@@ -60,14 +60,16 @@ async def profile(server: ForwardLensServer, asked: Asked, token: str | None = N
     folder = server.folder_of(path)
     former, active = _begin(server, folder)
     server.tell_run({"uri": asked.uri, "running": True})
+    work = asyncio.ensure_future(_profile_after(former, server, asked, path, active, token))
     try:
-        if former is not None:
-            await _wait_for_end(former)
-        return await _profile(server, asked, path, active, token)
+        return await asyncio.shield(work)
     except RunFailedError as error:
         return _failed(server, asked, active, error)
     except asyncio.CancelledError:
         active.cancelled.set()
+        # Only then is the folder free for the next run.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(work, return_exceptions=True), _LONGEST_STOP)
         raise
     finally:
         active.finished.set()
@@ -90,6 +92,19 @@ def _begin(server: ForwardLensServer, folder: Path) -> tuple[ActiveRun | None, A
 async def _wait_for_end(run: ActiveRun) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(run.finished.wait(), _LONGEST_STOP)
+
+
+async def _profile_after(
+    former: ActiveRun | None,
+    server: ForwardLensServer,
+    asked: Asked,
+    path: str,
+    active: ActiveRun,
+    token: str | None,
+) -> Summary:
+    if former is not None:
+        await _wait_for_end(former)
+    return await _profile(server, asked, path, active, token)
 
 
 async def _profile(server: ForwardLensServer, asked: Asked, path: str, active: ActiveRun, token: str | None) -> Summary:
