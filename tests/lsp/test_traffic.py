@@ -286,11 +286,11 @@ class Traffic(RuleBasedStateMachine):
         before = len(self.editor.engine.gates)
         gate.open.set()
         self._until_waiting_or_done(number, before)
-        if gate.stage == "verify":
-            verified = self.editor.wire.result(number)["verified"]
-            self.success[folder] = Measured(run.texts, run.asked, verified)
-        else:
+        if gate.stage == "profile":
             self.success[folder] = run
+        elif self.editor.wire.result(number)["verified"]:
+            # Otherwise nothing new is shown, also where the run was cleared since.
+            self.success[folder] = Measured(run.texts, run.asked, verified=True)
         self._note(folder, number, run)
 
     @rule(folder=folders, everything=strategies.booleans())
