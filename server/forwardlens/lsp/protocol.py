@@ -13,6 +13,8 @@ from pygls.protocol.json_rpc import MsgId, RPCMessage, RPCRequest
 
 
 class Protocol(LanguageServerProtocol):
+    _client_left = False
+
     def structure_message(self, data: dict[str, Any]) -> Any:
         """A message as an object. One that cannot be read raises, after whoever waits for it was told."""
         if "method" in data and not _is_known(data["method"]):
@@ -78,6 +80,16 @@ class Protocol(LanguageServerProtocol):
             if number != self.msg_id:
                 future.cancel()
         self._shutdown = True
+
+    @lsp_method(types.EXIT)
+    def lsp_exit(self, *args: Any) -> Generator[Any, Any, None]:
+        self._client_left = True
+        yield from cast("Any", super()).lsp_exit(*args)
+
+    def _send_data(self, data: Any) -> None:
+        """What ends with the server, such as a run, has nobody to tell."""
+        if not self._client_left:
+            super()._send_data(data)
 
 
 def _is_known(method: object) -> bool:

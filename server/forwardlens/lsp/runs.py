@@ -68,8 +68,9 @@ async def profile(server: ForwardLensServer, asked: Asked, token: str | None = N
     except asyncio.CancelledError:
         active.cancelled.set()
         # Only then is the folder free for the next run.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(work, return_exceptions=True), _LONGEST_STOP)
+        await asyncio.wait({work}, timeout=_LONGEST_STOP)
+        if work.done() and not work.cancelled():
+            work.exception()  # nobody else asks for it, which asyncio would complain about
         raise
     finally:
         active.finished.set()

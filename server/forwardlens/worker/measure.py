@@ -26,9 +26,10 @@ from .overlay import Overlay
 from .usercode import UserCode
 from .values import Uncopyable, fingerprint
 
-# Timing and clock take turns until the budget is spent, between these numbers of turns; a slow forward gets fewer.
-LEAST_RUNS, MOST_RUNS = 7, 60
-TIMING_BUDGET_S, MOST_TIMING_S = 1.5, 10.0
+# Timing and clock take turns: this many, for so long at least that one hiccup of the machine is not all they see.
+# A slow forward gets fewer.
+LEAST_RUNS, ENOUGH_RUNS, MOST_RUNS = 7, 30, 200
+ENOUGH_TIMING_S, TIMING_BUDGET_S, MOST_TIMING_S = 0.5, 1.5, 10.0
 PROFILE_BUDGET_S = 1.0
 # With what the profiler does at its end, and reading its events: the user waits for them, and no forward runs.
 PROFILE_READ_BUDGET_S = 0.6
@@ -306,7 +307,9 @@ def _timed_enough(runs: int, elapsed_s: float, wanted: int | None) -> bool:
         return runs >= wanted
     if runs < LEAST_RUNS:
         return runs > 0 and elapsed_s > MOST_TIMING_S
-    return runs >= MOST_RUNS or elapsed_s > TIMING_BUDGET_S
+    if runs < ENOUGH_RUNS:
+        return elapsed_s > TIMING_BUDGET_S
+    return runs >= MOST_RUNS or elapsed_s > ENOUGH_TIMING_S
 
 
 def _save_trace(forward: Callable[[], Any], device, synchronize, path: str) -> None:
