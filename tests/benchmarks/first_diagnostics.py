@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.programs import SAMPLES
+from tests.benchmarks.programs import COUNTED_SLOW_BERT, SAMPLES
 from tests.benchmarks.table import Table
 from tests.lsp.wire import Wire
 
@@ -20,16 +20,6 @@ from forwardlens.source.paths import uri_from_path
 ATTEMPTS = 5
 # The user reads for so long before the command, which is when the spare worker imports torch.
 READING_S = 12.0
-# Each forward leaves one byte, so that the forwards until the first findings can be counted.
-_COUNTED = """
-import os, slow_bert
-
-def build():
-    model, args = slow_bert.build()
-    count = os.open("count", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    model.register_forward_pre_hook(lambda *_: os.write(count, b".") and None)
-    return model, args
-"""
 _PLAIN = """
 import time, slow_bert
 model, args = slow_bert.build()
@@ -66,7 +56,7 @@ def _attempt(spare: bool) -> tuple[float, float, int]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(SAMPLES / "slow_bert.py", folder)
-        (folder / "counted.py").write_text(_COUNTED, encoding="utf-8")
+        (folder / "counted.py").write_text(COUNTED_SLOW_BERT, encoding="utf-8")
         waited = _command(folder, spare)
         count = (folder / "count_then").stat().st_size
         done = subprocess.run(

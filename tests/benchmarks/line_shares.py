@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.benchmarks.programs import PROGRAMS, Program, profiled
+from tests.benchmarks.programs import PROGRAMS, Program, memory_kept, profiled
 from tests.benchmarks.table import Table
 
 from forwardlens.report.labels import line_costs
@@ -45,6 +45,7 @@ print(json.dumps([lines, whole]))
 """
 
 
+@memory_kept()
 def run() -> Table:
     rows: list[tuple[object, ...]] = []
     worst = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from tests.benchmarks.programs import PROGRAMS, Program, profiled, untraced_ms
+from tests.benchmarks.programs import PROGRAMS, Program, memory_kept, profiled, untraced_ms
 from tests.benchmarks.table import Table
 
 from forwardlens.model import Profile
@@ -12,6 +12,7 @@ from forwardlens.model import Profile
 PAIRS = 7
 
 
+@memory_kept()
 def run() -> Table:
     rows: list[tuple[object, ...]] = []
     worst_sum = worst_rest = 0.0
