@@ -970,6 +970,19 @@ CASES = [
         """,
         SMALL_LAYERS,
     ),
+    Case(
+        "loops over their own name",
+        ANY,
+        "torch.randn(6, 9)",
+        """
+        def forward(self, x):
+            total = 0.0
+            for row in x:
+                for row in row:
+                    total = total + row * 2
+            return total + sum(row[()] for row in x[0])
+        """,
+    ),
 ]
 
 

@@ -315,7 +315,7 @@ class _Picked:
         items = index_items(node)
         op = sites.op(node, operator)
         found = sites.inner_op(node, "aten::nonzero")
-        self.mask = items[0]
+        self.mask = items[0] if items else node.slice  # `x[()]` has none
         self.seen = len(items) == 1 and op is not None and found is not None and bool(found.shapes)
         self.base: Shape = op.shapes[0] if op is not None and op.shapes else ()
         self.shape: Shape = found.shapes[0] if found is not None and found.shapes else ()

@@ -10,6 +10,7 @@ from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
 from forwardlens.rules.loops import Element, Loop
 from forwardlens.rules.windows import marked
+from forwardlens.source.dataflow import names_read
 
 
 def element(scope: Scope, depth: int, name: str) -> Batched:
@@ -40,6 +41,10 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
 
 def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
     """A slice of what an outer loop gives: `for word in row` inside `for row in x`."""
+    inside = {name for loop in scope.loops[depth:] for name in loop.variables}
+    if inside & {scope.own_name(name) for name in names_read(element.base)}:
+        # `for row in row`: the name means another thing in front of the loop.
+        raise RefusedError("what the loop runs over changes inside it")
     value = scope.lift(element.base)
     if isinstance(value, Fixed) or element.partners or element.kept or element.pieces is not None:
         raise RefusedError("what the loop runs over changes inside it")
