@@ -11,6 +11,8 @@ import threading
 
 from .shield import announce_exit, end_group, keep_open
 
+_ANSWERS = ("done", "failed")
+
 
 class Channel:
     """Requests in, messages out.
@@ -27,7 +29,7 @@ class Channel:
         self._lock = threading.Lock()
         self._requests: queue.Queue[dict | None] = queue.Queue()
         self._process = os.getpid()
-        self._unanswered, self._handed_out = 0, False
+        self._unanswered = 0
         self.exiting = lambda status: None
         keep_open((self._in.fileno(), self._out.fileno()))
         self.leave = announce_exit(lambda status: self.exiting(status))
@@ -49,15 +51,15 @@ class Channel:
     def receive(self) -> dict | None:
         """The next request, after the one before was answered; None when there will be no more."""
         self._end_fork()
-        with self._lock:
-            self._unanswered -= self._handed_out
-        self._handed_out = True
         return self._requests.get()
 
     def send(self, kind: str, **fields: object) -> None:
         data = json.dumps({"kind": kind, **fields}, separators=(",", ":"), default=str).encode()
         self._end_fork()
         with self._lock:
+            if kind in _ANSWERS:
+                # Before the server knows of it: it may close the pipe at once, and this process is idle by then.
+                self._unanswered = max(self._unanswered - 1, 0)
             self._out.write(self._start + data + b"\n")
             self._out.flush()
 
