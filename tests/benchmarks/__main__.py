@@ -15,7 +15,7 @@ from tests.benchmarks.programs import processor, torch_version
 from tests.benchmarks.table import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-HELPERS = {"__main__", "table", "programs"}
+HELPERS = {"__main__", "programs", "server", "table"}
 
 
 def names() -> list[str]:

@@ -11,11 +11,8 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.programs import COUNTED_SLOW_BERT, SAMPLES
+from tests.benchmarks.server import served
 from tests.benchmarks.table import Table
-from tests.lsp.wire import Wire
-
-from forwardlens.lsp.engine import WorkflowEngine
-from forwardlens.source.paths import uri_from_path
 
 ATTEMPTS = 5
 # The user reads for so long before the command, which is when the spare worker imports torch.
@@ -66,26 +63,15 @@ def _attempt(spare: bool) -> tuple[float, float, int]:
 
 
 def _command(folder: Path, spare: bool) -> float:
-    server = subprocess.Popen([sys.executable, "-m", "forwardlens.lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    wire = Wire(WorkflowEngine())  # the server is another process
-    wire.connect(server.stdin.fileno(), server.stdout.fileno(), {uri_from_path(str(folder)): "samples"})
-    uri = uri_from_path(str(folder / "slow_bert.py"))
-    text = (folder / "slow_bert.py").read_text(encoding="utf-8")
-    document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
-    wire.tell("textDocument/didOpen", {"textDocument": document})
-    if spare:
-        wire.ask("textDocument/codeLens", {"textDocument": {"uri": uri}})
-    time.sleep(READING_S)
-    start = time.perf_counter()
-    arguments = [{"uri": uri, "entry": "counted.py:build"}]
-    wire.begin("workspace/executeCommand", {"command": "forwardlens.profile", "arguments": arguments})
-    wire.wait(lambda: any(diagnostics for _, diagnostics in wire.published))
-    waited = time.perf_counter() - start
-    shutil.copy(folder / "count", folder / "count_then")
-    wire.ask("workspace/executeCommand", {"command": "forwardlens.cancel", "arguments": []})
-    wire.ask("shutdown", None)
-    wire.tell("exit", None)
-    server.wait(60)
+    with served(folder) as server:
+        wire, uri = server.wire, server.open(folder / "slow_bert.py")
+        if spare:
+            wire.ask("textDocument/codeLens", {"textDocument": {"uri": uri}})
+        time.sleep(READING_S)
+        start = time.perf_counter()
+        server.begin_profile(uri, "counted.py:build")
+        wire.wait(lambda: any(diagnostics for _, diagnostics in wire.published))
+        waited = time.perf_counter() - start
+        shutil.copy(folder / "count", folder / "count_then")
+        wire.ask("workspace/executeCommand", {"command": "forwardlens.cancel", "arguments": []})
     return waited

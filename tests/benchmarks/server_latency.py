@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.server import served
 from tests.benchmarks.table import Table
 from tests.lsp.wire import Wire
 
-from forwardlens.lsp.engine import WorkflowEngine
 from forwardlens.source.paths import uri_from_path
 
 LINES = 5_000
@@ -62,20 +60,7 @@ def long_file(rows: int) -> str:
 
 def run() -> Table:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        server = subprocess.Popen(
-            [sys.executable, "-m", "forwardlens.lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert server.stdin is not None
-        assert server.stdout is not None
-        wire = Wire(WorkflowEngine())  # the server is another process
-        wire.connect(server.stdin.fileno(), server.stdout.fileno(), {uri_from_path(str(folder)): "long"})
-        try:
-            times, lines = _measured(wire, folder)
-        finally:
-            wire.ask("shutdown", None)
-            wire.tell("exit", None)
-            server.wait(60)
+        times, lines = _measured(Path(name))
     worst = max(_p99(values) for values in times.values())
     return Table(
         f"Answers about a file of {lines:,} lines while a run is going on",
@@ -93,28 +78,19 @@ def _p99(values: list[float]) -> float:
     return sorted(values)[int(0.99 * len(values)) - 1]
 
 
-def _measured(wire: Wire, folder: Path) -> tuple[dict[str, list[float]], int]:
+def _measured(folder: Path) -> tuple[dict[str, list[float]], int]:
     """Milliseconds of every answer by kind of request, and the file's lines."""
-    path = folder / "long.py"
     text = long_file(rows=2)
-    path.write_text(text, encoding="utf-8")
-    uri = uri_from_path(str(path))
-    document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
-    wire.tell("textDocument/didOpen", {"textDocument": document})
-    arguments = [{"uri": uri, "entry": "long.py:build"}]
-    profile = {"command": "forwardlens.profile", "arguments": arguments}
-    first = wire.begin("workspace/executeCommand", profile)
-    wire.wait(lambda: any(diagnostics for _, diagnostics in wire.published) and first in wire.answers)
+    (folder / "long.py").write_text(text, encoding="utf-8")
     # The second run is another program, so that the results of the first stay as they are, and it lasts.
     (folder / "busy.py").write_text(long_file(rows=60), encoding="utf-8")
-    busy = uri_from_path(str(folder / "busy.py"))
-    running = wire.begin(
-        "workspace/executeCommand",
-        {"command": "forwardlens.profile", "arguments": [{"uri": busy, "entry": "busy.py:build"}]},
-    )
-    time.sleep(3.0)  # the run has begun to use the processor
-    times = {kind: _asked(wire, method, params) for kind, method, params in _requests(uri, text)}
-    assert running not in wire.answers, "the run ended before the last answer"
+    with served(folder) as server:
+        uri = server.open(folder / "long.py")
+        assert server.profile(uri, "long.py:build")["status"] == "done"
+        running = server.begin_profile(uri_from_path(str(folder / "busy.py")), "busy.py:build")
+        time.sleep(3.0)  # the run has begun to use the processor
+        times = {kind: _asked(server.wire, method, params) for kind, method, params in _requests(uri, text)}
+        assert running not in server.wire.answers, "the run ended before the last answer"
     return times, text.count("\n")
 
 

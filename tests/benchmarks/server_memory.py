@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from tests.benchmarks.programs import SAMPLES
+from tests.benchmarks.server import served
 from tests.benchmarks.table import Table
-from tests.lsp.wire import Wire
-
-from forwardlens.lsp.engine import WorkflowEngine
-from forwardlens.source.paths import uri_from_path
 
 RUNS, STEP = 50, 10
 BAR_MB = 150
@@ -37,27 +32,14 @@ def run() -> Table:
 
 def _held(folder: Path) -> dict[int, float]:
     """Resident memory, in megabytes, by the number of runs done."""
-    server = subprocess.Popen([sys.executable, "-m", "forwardlens.lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    wire = Wire(WorkflowEngine())  # the server is another process
-    wire.connect(server.stdin.fileno(), server.stdout.fileno(), {uri_from_path(str(folder)): "samples"})
-    uri = uri_from_path(str(folder / "slow_bert.py"))
-    text = (folder / "slow_bert.py").read_text(encoding="utf-8")
-    document = {"uri": uri, "languageId": "python", "version": 1, "text": text}
-    wire.tell("textDocument/didOpen", {"textDocument": document})
     held: dict[int, float] = {}
-    try:
+    with served(folder) as server:
+        uri = server.open(folder / "slow_bert.py")
         for number in range(1, RUNS + 1):
-            profile = {"command": "forwardlens.profile", "arguments": [{"uri": uri, "entry": "quick"}]}
-            answer = wire.ask("workspace/executeCommand", profile)
+            answer = server.profile(uri, "quick")
             assert answer["status"] == "done", answer
             if number == 1 or number % STEP == 0:
                 held[number] = _resident(server.pid)
-    finally:
-        wire.ask("shutdown", None)
-        wire.tell("exit", None)
-        server.wait(60)
     return held
 
 

@@ -1,4 +1,4 @@
-"""How long trying one fix takes in the worker that has just measured the program."""
+"""How long trying one fix takes in a worker that has tried others before."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def profile(server: ForwardLensServer, asked: Asked, token: str | None = N
     folder = server.folder_of(path)
     former, active = _begin(server, folder)
     server.tell_run({"uri": asked.uri, "running": True})
-    work = asyncio.ensure_future(_profile_after(former, server, asked, path, active, token))
+    work = asyncio.ensure_future(_profile(server, asked, path, active, former, token))
     try:
         return await asyncio.shield(work)
     except RunFailedError as error:
@@ -95,20 +95,16 @@ async def _wait_for_end(run: ActiveRun) -> None:
         await asyncio.wait_for(run.finished.wait(), _LONGEST_STOP)
 
 
-async def _profile_after(
-    former: ActiveRun | None,
+async def _profile(
     server: ForwardLensServer,
     asked: Asked,
     path: str,
     active: ActiveRun,
+    former: ActiveRun | None,
     token: str | None,
 ) -> Summary:
     if former is not None:
         await _wait_for_end(former)
-    return await _profile(server, asked, path, active, token)
-
-
-async def _profile(server: ForwardLensServer, asked: Asked, path: str, active: ActiveRun, token: str | None) -> Summary:
     client = await server.settings_for(asked.uri)
     if active.cancelled.is_set():
         raise RunFailedError("cancelled", "The run was cancelled before it began.")

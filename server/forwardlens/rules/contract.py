@@ -59,22 +59,20 @@ class Context:
     source: SourceText
     sources: Mapping[str, SourceText]
 
-    _found: dict[str, tuple[Match, ...]] = field(
-        default_factory=dict[str, tuple[Match, ...]], compare=False, repr=False
-    )
     _made: dict[object, object] = field(default_factory=dict[object, object], compare=False, repr=False)
 
     def matches(self, rule: Rule) -> tuple[Match, ...]:
         """What a rule finds. It is asked once, however many others build on its answer. Raises what the rule raises."""
-        if rule.name not in self._found:
-            self._found[rule.name] = tuple(rule.find(self))
-        return self._found[rule.name]
+        return self._once(rule.name, lambda: tuple(rule.find(self)))
 
     def once(self, make: Callable[[Context], T]) -> T:
         """What `make` makes of this context. It is made once, however many rules ask for it."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        return cast("T", self._made[make])
+        return self._once(make, lambda: make(self))
+
+    def _once(self, key: object, make: Callable[[], T]) -> T:
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("T", self._made[key])
 
     @property
     def costs(self) -> Sequence[ExpressionCost]:
