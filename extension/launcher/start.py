@@ -1,7 +1,9 @@
-"""Start the language server, or say whether this Python could.
+"""Say whether this Python can run the language server, and run it if so.
 
-    python -I start.py check FOLDER...
-    python -I start.py serve FOLDER...
+    python -I start.py FOLDER...
+
+The first line on standard error is a JSON object with `version`, `missing` (modules) and `executable`. Whoever started
+this reads it and ends a Python that will not do: to ask first and start then would start every Python twice.
 
 The folders come first on sys.path. They are not passed through PYTHONPATH, because the code that is profiled would
 inherit it and import our copies of libraries in place of its own. Nothing here needs a recent Python: an old one must
@@ -29,14 +31,16 @@ def has_native_libcst():
     return importlib.machinery.PathFinder.find_spec("native", folders) is not None
 
 
-def main(mode, folders):
+def main(folders):
     sys.path[:0] = folders
-    if mode == "check":
-        json.dump({"version": list(sys.version_info[:2]), "missing": missing()}, sys.stdout)
-    else:
+    absent = missing()
+    facts = {"version": list(sys.version_info[:2]), "missing": absent, "executable": sys.executable}
+    sys.stderr.write(json.dumps(facts) + "\n")
+    sys.stderr.flush()
+    if not absent:
         sys.argv[1:] = []
         runpy.run_module("forwardlens.lsp", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1:])

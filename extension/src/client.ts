@@ -1,7 +1,6 @@
 /** The language server's life: started, replaced when its launch changes, stopped. */
 
-import { createInterface } from "node:readline";
-import { isDeepStrictEqual } from "node:util";
+import type { ChildProcess } from "node:child_process";
 import { type Disposable, type LogOutputChannel, type Memento, Uri, window, workspace } from "vscode";
 import {
   type ConfigurationParams,
@@ -23,12 +22,15 @@ import { logLevel } from "./logLevel.ts";
 import { offer, SHOW_LOG } from "./problems.ts";
 import type { EnvironmentProvider } from "./python.ts";
 import { withRenderedPage } from "./rulePage.ts";
-import { type Launch, type Rejection, resolveLaunch } from "./server.ts";
+import { type Rejection, type Started, startFirst, startPython } from "./server.ts";
 import type { Environment, Problem, ServerState } from "./statusText.ts";
 import { isTrusted } from "./trust.ts";
 
-/** `py` is what an installer on Windows puts on PATH; it starts the newest Python that there is. */
-const PATH_NAMES = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python", "py"];
+/**
+ * The plain name first: it is new enough on most machines, and a version manager's stand-ins for versions that are not
+ * chosen take 0.4 s each to say so. `py` is what an installer on Windows puts on PATH; it starts the newest Python.
+ */
+const PATH_NAMES = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python", "py"];
 
 /** What the server's life means for the rest of the extension. */
 export interface ServerEvents {
@@ -67,7 +69,8 @@ export class Server implements Disposable {
   readonly #events: ServerEvents;
   readonly #memory: Memento;
   #client: LanguageClient | undefined;
-  #launch: Launch | undefined;
+  #python: string | undefined;
+  #process: ChildProcess | undefined;
   #disposed = false;
   #showsCosts = true;
 
@@ -91,8 +94,8 @@ export class Server implements Disposable {
 
   /** Replaces the server in any case. */
   async restart(): Promise<void> {
-    this.#launch = undefined;
-    await this.#memory.update(LAST_LAUNCH, undefined);
+    this.#python = undefined;
+    await this.#memory.update(LAST_PYTHON, undefined);
     await this.refresh();
   }
 
@@ -128,14 +131,17 @@ export class Server implements Disposable {
 
   async stop(): Promise<void> {
     const client = this.#client;
+    const process = this.#process;
     this.#client = undefined;
-    this.#launch = undefined;
+    this.#process = undefined;
+    this.#python = undefined;
     try {
       await client?.dispose();
     } catch (problem) {
       // One that never got to run cannot be stopped, and need not be.
       this.#log.debug(`Stopping the server: ${problem}`);
     }
+    endSoon(process);
   }
 
   dispose(): void {
@@ -144,51 +150,41 @@ export class Server implements Disposable {
   }
 
   async #refresh(): Promise<void> {
-    if (this.#client === undefined && (await this.#startAsLastTime())) {
-      return;
-    }
-    const { launch, rejected } = await resolveLaunch(this.#candidates(), this.#extensionRoot);
-    if (this.#disposed || (this.isRunning && isDeepStrictEqual(launch, this.#launch))) {
+    const { started, rejected } = await startFirst(this.#candidates(), (python) => this.#startPython(python));
+    if (this.#disposed || (this.isRunning && started?.facts.executable === this.#python)) {
+      started?.process.kill();
       return;
     }
     await this.stop();
     this.#logRejected(rejected);
-    if (launch === undefined) {
+    if (started === undefined) {
       this.#events.onState({ kind: "failed", reason: "No Python 3.11 or newer was found to run the server" });
       void explainMissingPython();
       return;
     }
-    if (await this.#start(launch)) {
-      await this.#remember(launch);
+    if (await this.#start(started)) {
+      await this.#remember(started);
     }
-  }
-
-  /** Without asking any Python whether it could: that takes longer than to find out that it cannot any more. */
-  async #startAsLastTime(): Promise<boolean> {
-    const last = this.#memory.get<Remembered>(LAST_LAUNCH);
-    const same = last?.extensionRoot === this.#extensionRoot && last.chosen === chosenPython();
-    if (last === undefined || !same || this.#disposed || !(await exists(last.launch.command))) {
-      return false;
-    }
-    return this.#start(last.launch);
   }
 
   /** A Python of the workspace is not remembered: the next workspace may have a reason not to trust it. */
-  async #remember(launch: Launch): Promise<void> {
-    const chosen = chosenPython();
-    const isOurs = chosen !== "" || (await onPath(PATH_NAMES)).includes(launch.command);
-    const remembered: Remembered | undefined = isOurs
-      ? { extensionRoot: this.#extensionRoot, chosen, launch }
-      : undefined;
-    await this.#memory.update(LAST_LAUNCH, remembered);
+  async #remember({ python, facts }: Started): Promise<void> {
+    if (chosenPython() === "" && (await onPath(PATH_NAMES)).includes(python)) {
+      await this.#memory.update(LAST_PYTHON, facts.executable);
+    }
+  }
+
+  #startPython(python: string): Promise<Started> {
+    return startPython(python, this.#extensionRoot, (line) => this.#log[logLevel(line)](line));
   }
 
   /** Whether it runs now. */
-  async #start(launch: Launch): Promise<boolean> {
-    this.#log.info(`Starting the server: ${launch.command} ${launch.args.join(" ")}`);
-    const client = this.#createClient(launch);
+  async #start(started: Started): Promise<boolean> {
+    const { executable, version } = started.facts;
+    this.#log.info(`Running the server with ${executable}, Python ${version.join(".")}`);
+    const client = this.#createClient(started);
     this.#client = client;
-    this.#launch = launch;
+    this.#python = executable;
     try {
       await client.start();
       return true;
@@ -199,14 +195,16 @@ export class Server implements Disposable {
     }
   }
 
-  #createClient(launch: Launch): LanguageClient {
-    const { command, args, cwd } = launch;
-    const client = new Client(
-      "forwardlens",
-      "ForwardLens",
-      { command, args: [...args], options: { cwd } },
-      this.#options(),
-    );
+  #createClient(started: Started): LanguageClient {
+    let unused: Started | undefined = started;
+    /** Called again by the client where the server died. */
+    const serve = async () => {
+      const { process } = unused ?? (await this.#startPython(started.facts.executable));
+      unused = undefined;
+      this.#process = process;
+      return { reader: process.stdout, writer: process.stdin };
+    };
+    const client = new Client("forwardlens", "ForwardLens", serve, this.#options());
     client.onDidChangeState(({ newState }) => this.#stateChanged(client, newState));
     client.onNotification("forwardlens/profileChanged", ({ uri, lines }: ProfileChanged) =>
       this.#events.onHeat(uri, lines),
@@ -236,10 +234,6 @@ export class Server implements Disposable {
       documentSelector: [{ scheme: "file", language: "python" }],
       outputChannel: this.#log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
-      stdioOptions: {
-        stdout: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log.info(line)),
-        stderr: (stream) => createInterface({ input: stream }).on("line", (line) => this.#log[logLevel(line)](line)),
-      },
       initializationOptions: { ...settings(), trusted: isTrusted(), showsProblems: true },
       initializationFailedHandler: () => false,
       middleware: {
@@ -284,14 +278,18 @@ export class Server implements Disposable {
   }
 
   /**
-   * Pythons that may run the server. Those on PATH come before the workspace's, which has to be searched for and must
-   * not be run before it is trusted.
+   * Pythons that may run the server, what ran it last first. Those on PATH come before the workspace's, which has to be
+   * searched for and must not be run before it is trusted.
    */
   async *#candidates(): AsyncGenerator<string> {
     const chosen = chosenPython();
     if (chosen !== "") {
       yield chosen;
       return;
+    }
+    const last = this.#memory.get<string>(LAST_PYTHON);
+    if (last !== undefined && (await exists(last))) {
+      yield last;
     }
     yield* await onPath(PATH_NAMES);
     const interpreter = isTrusted() ? await this.#environment.interpreter(undefined) : undefined;
@@ -331,13 +329,15 @@ function withoutOwnCommands(feature: ExecuteCommands): ExecuteCommands {
 
 const OWN_COMMANDS = new Set(["forwardlens.profile", "forwardlens.cancel", "forwardlens.clear", "forwardlens.report"]);
 
-const LAST_LAUNCH = "lastLaunch";
+const LAST_PYTHON = "lastPython";
+const PATIENCE_MS = 2_000;
 
-/** How the server was started last, and what that depended on. */
-interface Remembered {
-  readonly extensionRoot: string;
-  readonly chosen: string;
-  readonly launch: Launch;
+/** One that does not leave when it is told to is ended. */
+function endSoon(process: ChildProcess | undefined): void {
+  if (process?.exitCode === null && process.signalCode === null) {
+    const timer = setTimeout(() => process.kill("SIGKILL"), PATIENCE_MS);
+    process.once("exit", () => clearTimeout(timer));
+  }
 }
 
 function chosenPython(): string {

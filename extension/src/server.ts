@@ -1,18 +1,27 @@
 /** Which Python runs the language server, and how it is started. Knows no editor. */
 
-import { execFile } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { dirname, join } from "node:path";
-import { promisify } from "node:util";
-import { exists } from "./interpreter.ts";
+import { createInterface } from "node:readline";
+import { exists, within } from "./interpreter.ts";
 
 const OLDEST: readonly [number, number] = [3, 11];
-const PROBE_MS = 20_000;
+const PATIENCE_MS = 20_000;
 
-/** Everything that makes one server process differ from another. */
-export interface Launch {
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly cwd: string;
+/** What the launcher says of the Python that runs it, before it starts the server. */
+export interface Facts {
+  readonly version: readonly [number, number];
+  readonly missing: readonly string[];
+  /** The program itself. */
+  readonly executable: string;
+}
+
+/** A process that has said what it is and goes on to be the server. */
+export interface Started {
+  /** As it was asked for, which may be a stand-in. */
+  readonly python: string;
+  readonly facts: Facts;
+  readonly process: ChildProcessWithoutNullStreams;
 }
 
 export interface Rejection {
@@ -20,42 +29,36 @@ export interface Rejection {
   readonly reason: string;
 }
 
-export type Resolution =
-  | { readonly launch: Launch; readonly rejected: readonly Rejection[] }
-  | { readonly launch: undefined; readonly rejected: readonly Rejection[] };
-
-export interface Probe {
-  readonly version: readonly [number, number];
-  readonly missing: readonly string[];
+export interface Found {
+  /** Undefined if no candidate can run the server. */
+  readonly started: Started | undefined;
+  readonly rejected: readonly Rejection[];
 }
 
-/** The server's own code first, then the libraries that came with the extension, if any did. */
-async function serverFolders(extensionRoot: string): Promise<string[]> {
-  const libraries = join(extensionRoot, "bundled", "libs");
-  return [join(extensionRoot, "server"), ...((await exists(libraries)) ? [libraries] : [])];
-}
-
-/** The first candidate that can run the server. Later candidates are not even asked for. */
-export async function resolveLaunch(
+/** Starts the server with the first candidate that can run it. Later candidates are not even asked for. */
+export async function startFirst(
   candidates: AsyncIterable<string>,
-  extensionRoot: string,
-  probe: (python: string, starter: string, folders: readonly string[]) => Promise<Probe> = askPython,
-): Promise<Resolution> {
-  const starter = join(extensionRoot, "extension", "launcher", "start.py");
-  const folders = await serverFolders(extensionRoot);
+  start: (python: string) => Promise<Started>,
+): Promise<Found> {
   const rejected: Rejection[] = [];
   for await (const python of candidates) {
-    const reason = await probe(python, starter, folders).then(objection, couldNotRun);
-    if (reason === undefined) {
-      return { launch: launchOf(python, starter, folders), rejected };
+    try {
+      const started = await start(python);
+      const reason = objection(started.facts);
+      if (reason === undefined) {
+        return { started, rejected };
+      }
+      started.process.kill();
+      rejected.push({ python, reason });
+    } catch (problem) {
+      rejected.push({ python, reason: `it did not run: ${(problem as Error).message}` });
     }
-    rejected.push({ python, reason });
   }
-  return { launch: undefined, rejected };
+  return { started: undefined, rejected };
 }
 
 /** Why this Python cannot run the server; undefined if it can. */
-export function objection({ version, missing }: Probe): string | undefined {
+export function objection({ version, missing }: Facts): string | undefined {
   const [major, minor] = version;
   if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
     return `it is Python ${major}.${minor}, ${OLDEST.join(".")} is the oldest that works`;
@@ -66,32 +69,71 @@ export function objection({ version, missing }: Probe): string | undefined {
   return missing.length > 0 ? `it lacks ${missing.join(", ")}` : undefined;
 }
 
-function launchOf(python: string, starter: string, folders: readonly string[]): Launch {
-  return { command: python, args: pythonArguments(starter, "serve", folders), cwd: dirname(starter) };
+/**
+ * Starts one Python and waits for its facts. What it writes to standard error after them goes to `onLine`; one that
+ * gives none is ended, and the error says what it wrote.
+ */
+export async function startPython(
+  python: string,
+  extensionRoot: string,
+  onLine: (line: string) => void,
+): Promise<Started> {
+  const starter = join(extensionRoot, "extension", "launcher", "start.py");
+  // Some Pythons are stand-ins that choose by the folder they are started in: it must not be one of the user's.
+  const child = spawn(python, await pythonArguments(starter, extensionRoot), {
+    cwd: dirname(starter),
+    windowsHide: true,
+  });
+  try {
+    return { python, facts: await within(PATIENCE_MS, factsOf(child, onLine)), process: child };
+  } catch (problem) {
+    child.kill();
+    throw problem;
+  }
 }
 
 /**
  * `-I` keeps the workspace, PYTHONPATH and the user's site folder out of the server's own imports. With libraries of our
  * own, `-S` leaves out this Python's too: reading them takes longer than anything else that happens before our code.
  */
-function pythonArguments(starter: string, mode: "check" | "serve", folders: readonly string[]): string[] {
-  return ["-I", ...(folders.length > 1 ? ["-S"] : []), "-X", "utf8", starter, mode, ...folders];
+async function pythonArguments(starter: string, extensionRoot: string): Promise<string[]> {
+  const server = join(extensionRoot, "server");
+  const libraries = join(extensionRoot, "bundled", "libs");
+  const isBundled = await exists(libraries);
+  return ["-I", ...(isBundled ? ["-S"] : []), "-X", "utf8", starter, server, ...(isBundled ? [libraries] : [])];
 }
 
-async function askPython(python: string, starter: string, folders: readonly string[]): Promise<Probe> {
-  const { stdout } = await promisify(execFile)(python, pythonArguments(starter, "check", folders), {
-    // The same folder as for the server itself: some Pythons are stand-ins that choose by it.
-    cwd: dirname(starter),
-    timeout: PROBE_MS,
-    windowsHide: true,
+function factsOf(child: ChildProcessWithoutNullStreams, onLine: (line: string) => void): Promise<Facts> {
+  return new Promise((resolve, reject) => {
+    const before: string[] = [];
+    let isKnown = false;
+    createInterface({ input: child.stderr }).on("line", (line) => {
+      const facts = isKnown ? undefined : parseFacts(line);
+      if (facts !== undefined) {
+        isKnown = true;
+        resolve(facts);
+      } else if (isKnown) {
+        onLine(line);
+      } else {
+        before.push(line);
+      }
+    });
+    child.on("error", reject);
+    child.on("close", (code) => reject(new Error(telling(before) ?? `it ended with ${code} and said nothing`)));
   });
-  return JSON.parse(stdout) as Probe;
 }
 
-/** What it said itself tells more than the command line that Node puts in front. */
-function couldNotRun(problem: unknown): string {
-  const { stderr, message } = problem as { stderr?: string; message?: string };
-  const lines = (stderr?.trim() || message || String(problem)).split("\n");
-  const telling = lines[0]?.startsWith("Traceback") ? lines.at(-1) : lines[0];
-  return `it did not run: ${telling}`;
+function parseFacts(line: string): Facts | undefined {
+  try {
+    const parsed: unknown = JSON.parse(line);
+    return typeof parsed === "object" && parsed !== null && "version" in parsed ? (parsed as Facts) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The line of a failed start that says most: the last one of a traceback, else the first. */
+function telling(lines: readonly string[]): string | undefined {
+  const said = lines.filter((line) => line.trim() !== "");
+  return said[0]?.startsWith("Traceback") ? said.at(-1) : said[0];
 }

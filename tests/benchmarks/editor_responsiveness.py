@@ -16,15 +16,19 @@ RUNS = 5
 
 def run() -> Table:
     measured = _measured()
-    lens, longest = measured["firstLens"], measured["longest"]
+    lens, reopened, longest = measured["firstLens"], measured["reopened"], measured["longest"]
     return Table(
         f"VS Code with a file of {measured['lines']:,} lines, {RUNS} fresh editors",
         "first lens at most 1.5 s after activation; no work per keystroke above 5 ms",
-        f"{min(lens)} ms at best, {sorted(lens)[len(lens) // 2]} ms in the middle; "
+        f"{sorted(lens)[len(lens) // 2]} ms in the middle, {max(lens)} at worst in an editor at rest; "
         f"longest work {min(longest):.1f} ms at best, {max(longest):.1f} ms at worst",
         ("what", "measured"),
         [
-            ("activation to first lens, ms, each editor", ", ".join(map(str, sorted(lens)))),
+            ("activation to first lens, ms, editor at rest, each editor", ", ".join(map(str, sorted(lens)))),
+            (
+                "the same in a window that is itself still starting",
+                ", ".join(map(str, sorted(reopened))),
+            ),
             (
                 f"our {measured['stretches']} stretches of work in the extension host, {measured['keys']} keys",
                 f"median {measured['median']:.2f} ms, p99 {measured['p99']:.2f} ms",

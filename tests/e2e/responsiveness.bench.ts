@@ -1,8 +1,10 @@
 /**
  * How long the editor's user waits for us: `node responsiveness.bench.ts [RUNS]` prints, as JSON, the milliseconds from
- * activation to the first lens in a file of 1,000 lines, and those of our work at a stretch while its user types.
+ * activation to the first lens in a file of 1,000 lines, and those of our work at a stretch while its user types. The
+ * file is opened in an editor at rest, then in a new window as soon as it can be, while the editor is still starting.
  */
 
+import { cpus } from "node:os";
 import { join } from "node:path";
 import { type Editor, logs, until, withEditor } from "./editor.ts";
 import { torchPython } from "./pythons.ts";
@@ -45,17 +47,21 @@ const FORWARD = /^\s*def forward\(self, x\)/;
 const COSTLY = /x = torch\.sin\(x\).*%/;
 
 interface Measured {
-  /** In an editor that has never had the extension. */
+  /** In an editor at rest that has never had the extension. */
   readonly firstLens: number;
+  /** In a window that is still starting. */
+  readonly reopened: number;
   readonly work: readonly number[];
 }
 
 async function measure(editor: Editor, home: string): Promise<Measured> {
+  await rest();
   await editor.openFile("long.py");
-  const firstLens = await until("the first lens", async () => {
-    const found = /First lens (\d+) ms/.exec(await logs(home));
-    return found ? Number(found[1]) : undefined;
-  });
+  const [firstLens] = await lensTimes(home, 1);
+  await editor.page.reload();
+  await editor.page.locator(".monaco-workbench").waitFor();
+  await editor.openFile("long.py");
+  const reopened = (await lensTimes(home, 2)).find((ms) => ms !== firstLens) ?? firstLens;
   // With results on the screen, which is when there is most to do for a key.
   await editor.pressProfile(FORWARD);
   await editor.line(COSTLY).waitFor();
@@ -70,7 +76,34 @@ async function measure(editor: Editor, home: string): Promise<Measured> {
   await editor.runCommand("Probe: Stop");
   const text = await until("the profile", () => editor.fileText("probe.cpuprofile").then((t) => t || undefined, never));
   const profile = JSON.parse(text) as CpuProfile;
-  return { firstLens, work: stretches(profile, (url) => /forwardlens\.forwardlens-.*main\.cjs$/.test(url)) };
+  return {
+    firstLens: firstLens as number,
+    reopened: reopened as number,
+    work: stretches(profile, (url) => /forwardlens\.forwardlens-.*main\.cjs$/.test(url)),
+  };
+}
+
+/** What each extension host said of its first lens, once there are as many. */
+function lensTimes(home: string, hosts: number): Promise<number[]> {
+  return until(`the first lens of ${hosts} windows`, async () => {
+    const found = [...(await logs(home)).matchAll(/First lens (\d+) ms/g)].map(([, ms]) => Number(ms));
+    return found.length < hosts ? undefined : found;
+  });
+}
+
+/** Returns when the machine's processors have been nine tenths idle for half a second. */
+async function rest(): Promise<void> {
+  const spent = () => cpus().reduce((sum, { times }) => sum + times.user + times.sys + times.nice, 0);
+  let before = { at: performance.now(), spent: spent() };
+  await until("an editor at rest", async () => {
+    const now = { at: performance.now(), spent: spent() };
+    if (now.at - before.at < 500) {
+      return undefined;
+    }
+    const share = (now.spent - before.spent) / (now.at - before.at) / cpus().length;
+    before = now;
+    return share < 0.1 || undefined;
+  });
 }
 
 const always = () => true;
@@ -94,6 +127,7 @@ const longest = measured.map((each) => Math.max(...each.work));
 console.log(
   JSON.stringify({
     firstLens: measured.map((each) => each.firstLens),
+    reopened: measured.map((each) => each.reopened),
     lines: longFile(1000).split("\n").length,
     keys: KEYS * runs,
     stretches: work.length,

@@ -16,13 +16,15 @@ def main(engine: Engine | None = None) -> None:
     # Before anything else is imported: whatever prints from now on must not end up between the messages.
     stdin, stdout = _take_standard_streams()
 
+    # The lenses of 5,000 lines are some 8,000 objects, gone with the answer. With Python's own thresholds they made it
+    # look through all that the server holds, some 300 ms for one answer of forty (tests/benchmarks/server_latency.py).
+    # Before the imports, whose objects stay: collecting among them took a tenth of the server's start.
+    gc.set_threshold(100_000, 20, 20)
+
     from forwardlens.lsp.engine import WorkflowEngine
     from forwardlens.lsp.log import configure_logging
     from forwardlens.lsp.server import create_server
 
-    # The lenses of 5,000 lines are some 8,000 objects, gone with the answer. With Python's own thresholds they made it
-    # look through all that the server holds, some 300 ms for one answer of forty (tests/benchmarks/server_latency.py).
-    gc.set_threshold(100_000, 20, 20)
     configure_logging()
     server = create_server(engine or WorkflowEngine())
     server.start_io(stdin, stdout)
