@@ -95,31 +95,36 @@ def wrong_fixes(source: SourceText, found: tuple[Finding, ...]) -> Iterator[Wron
     if not fixes:
         return
     kept = all(not engine.rule_named(finding.rule).drops_graph for finding, _ in fixes)
-    original = results(source.text, gradients=kept)
+    compared = Comparison(gradients=kept)
+    original = results(source.text, compared)
+    if isinstance(original[PLAIN], Exception):
+        # Some casts make a program that takes single precision only.
+        compared = replace(compared, dtype=torch.float32)
+        original = results(source.text, compared)
     right: list[Fix] = []
     for finding, fix in fixes:
         fixed = apply_fix({source.path: source}, fix)[source.path].text
-        why = difference(original, results(fixed, gradients=kept), _left_out(finding))
+        why = difference(original, results(fixed, compared), _left_out(finding))
         if why:
             yield Wrong(source.text, finding.rule, fixed, why)
         else:
             right.append(fix)
     if len(right) > 1:
-        fixed = _together(source, right, original, gradients=kept).text
+        fixed = _together(source, right, original, compared).text
         left_out = frozenset(name for finding, _ in fixes for name in _left_out(finding))
-        why = difference(original, results(fixed, gradients=kept), left_out)
+        why = difference(original, results(fixed, compared), left_out)
         if why:
             yield Wrong(source.text, TOGETHER, fixed, why)
 
 
-def _together(source: SourceText, fixes: list[Fix], original: Results, *, gradients: bool) -> SourceText:
+def _together(source: SourceText, fixes: list[Fix], original: Results, compared: Comparison) -> SourceText:
     """The program after all fixes that hold on top of each other on the real inputs, as the product applies them."""
     whole: tuple[Edit, ...] = ()
     for fix in fixes:
         more = (*whole, *(edit for edit in fix.edits if edit not in whole))
         with contextlib.suppress(OverlappingEditsError):
             fixed = apply_edits(source, more).text
-            if not difference({PLAIN: original[PLAIN]}, results(fixed, gradients=gradients, only=PLAIN)):
+            if not difference({PLAIN: original[PLAIN]}, results(fixed, compared, only=PLAIN)):
                 whole = more
     return apply_edits(source, whole)
 
@@ -149,14 +154,22 @@ _NEEDS_NUMBERS = frozenset({"manual-attention"})
 Values = tuple[torch.Tensor, ...]
 
 
-def inputs(module: ModuleType) -> Iterator[tuple[str, Any, Values]]:
-    """Models with inputs of many kinds, in double precision, so that only real differences show."""
+@dataclass(frozen=True)
+class Comparison:
+    """How two programs are run to be compared: in double precision only real differences show."""
+
+    gradients: bool
+    dtype: torch.dtype = torch.float64
+
+
+def inputs(module: ModuleType, dtype: torch.dtype) -> Iterator[tuple[str, Any, Values]]:
+    """Models with inputs of many kinds."""
     for name, sizes in {PLAIN: (3, 5, 4), "other sizes": (4, 2, 3), "ones": (1, 1, 2), "square": (3, 3, 3)}.items():
         model, given = module.build(*sizes)
-        yield name, model.double(), tuple(_double(v) for v in given)
+        yield name, model.to(dtype), tuple(_as(v, dtype) for v in given)
     model, given = module.build()
-    x, y, s, u, ids, mask, lengths = (_double(v) for v in given)
-    model = model.double()
+    x, y, s, u, ids, mask, lengths = (_as(v, dtype) for v in given)
+    model = model.to(dtype)
     yield "mask all true", model, (x, y, s, u, ids, torch.ones_like(mask), torch.full_like(lengths, 9))
     yield "mask all false", model, (x, y, s, u, ids, torch.zeros_like(mask), torch.zeros_like(lengths))
     yield "other values", model, (-3 * y, x, -s, u * 2 + 1, (ids + 5) % 11, ~mask, 9 - lengths)
@@ -164,11 +177,11 @@ def inputs(module: ModuleType) -> Iterator[tuple[str, Any, Values]]:
     yield "strided", model, (_strided(x), _strided(y), _strided(s), _strided(u), _strided(ids), _strided(mask), lengths)
     yield BROKEN, model, (_broken(x), y, _broken(s), u, ids, mask, lengths)
     model, given = module.build(2, 0, 4)
-    yield EMPTY, model.double(), tuple(_double(v) for v in given)
+    yield EMPTY, model.to(dtype), tuple(_as(v, dtype) for v in given)
 
 
-def _double(value: torch.Tensor) -> torch.Tensor:
-    return value.double() if value.is_floating_point() else value
+def _as(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(dtype) if value.is_floating_point() else value
 
 
 def _strided(value: torch.Tensor) -> torch.Tensor:
@@ -184,15 +197,15 @@ def _broken(value: torch.Tensor) -> torch.Tensor:
 Results = dict[str, "list[Any] | Exception"]
 
 
-def results(text: str, *, gradients: bool, only: str | None = None) -> Results:
+def results(text: str, compared: Comparison, only: str | None = None) -> Results:
     """What a program gives on each of the inputs, or on one of them, or what it raises."""
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(compared.dtype)
     try:
         # A backward multiplies what was dropped by zero, which tells nothing where there is no number, and what ran no
         # step has nothing to train.
         return {
-            name: _run(model, given, gradients and name != BROKEN)
-            for name, model, given in inputs(load(text))
+            name: _run(model, given, compared.gradients and name != BROKEN)
+            for name, model, given in inputs(load(text), compared.dtype)
             if only in (None, name)
         }
     finally:

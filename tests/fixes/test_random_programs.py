@@ -61,7 +61,7 @@ BEFORE = "        return torch.stack([x[:, i] * mask[:, i, None] for i in range(
 )
 def test_a_wrong_fix_would_be_seen(after: str, seen: str) -> None:
     texts = [grammar.HEAD + body + grammar.TAIL for body in (BEFORE, after)]
-    before, changed = (programs.results(text, gradients=True) for text in texts)
+    before, changed = (programs.results(text, programs.Comparison(gradients=True)) for text in texts)
     found = programs.difference(before, changed)
     assert found.startswith(seen) if seen else found == ""
 

@@ -971,6 +971,42 @@ CASES = [
         SMALL_LAYERS,
     ),
     Case(
+        "largest along its own length, added up",
+        LEFT,
+        "torch.randn(24, 24, 8)",
+        """
+        def forward(self, x):
+            total = torch.zeros(8)
+            for t in range(x.size(0)):
+                total = total + (x[t] * 2).amax(0)
+            return total
+        """,
+    ),
+    Case(
+        "largest along another length, added up",
+        FIXED,
+        "torch.randn(24, 7, 8)",
+        """
+        def forward(self, x):
+            total = torch.zeros(8)
+            for t in range(x.size(0)):
+                total = total + (x[t] * 2).amax(0)
+            return total
+        """,
+    ),
+    Case(
+        "largest along its own length, stacked",
+        FIXED,
+        "torch.randn(24, 24, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for t in range(x.size(0)):
+                rows.append((x[t] * 2).amax(0))
+            return torch.stack(rows)
+        """,
+    ),
+    Case(
         "loops over their own name",
         ANY,
         "torch.randn(6, 9)",

@@ -101,7 +101,7 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
     if isinstance(value, Fixed):
         raise RefusedError("every round gives the same value")
     statement = sites.tree.statement(node)
-    edits = _comprehension_edits(sites, node, loops, lengths.settled(value))
+    edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
     before = lifter.lines_before(value.text)
     if not before:
         return edits
@@ -113,7 +113,11 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
 
 
 def _comprehension_edits(
-    sites: Sites, node: ast.ListComp | ast.GeneratorExp, loops: Sequence[Loop], value: Batched
+    sites: Sites,
+    node: ast.ListComp | ast.GeneratorExp,
+    loops: Sequence[Loop],
+    value: Batched,
+    needs_rounds: Sequence[str],
 ) -> list[Edit]:
     parent = sites.tree.parent(node)
     join = _join_of(sites, node)
@@ -131,6 +135,7 @@ def _comprehension_edits(
                 replace_node(sites.source, node, whole.text),
                 *(replace_node(sites.source, j.call, name) for j in joins),
             ]
+    _require_rounds(needs_rounds)
     if isinstance(parent, ast.Call) and dotted(parent.func) == "sum" and parent.args == [node]:
         return [replace_node(sites.source, parent, summed(value))]
     if isinstance(node, ast.ListComp) and len(loops) == 1:
@@ -227,6 +232,8 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     rounds.lifter.writes = any(_is_tensor_write(n) for n in walk(node))
     lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
     _require_independent(sites, loop, node, rounds)
+    if rounds.totals or rounds.writes:
+        _require_rounds(rounds.lifter.needs_rounds)
     names = {name for inner in rounds.loops for name in inner.variables} | rounds.bound
     names &= {n.id for n in walk(loop.function) if isinstance(n, ast.Name)}
     for name in sorted(names - rounds.totals - {a.name for a in rounds.appended}):
@@ -264,6 +271,12 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     order = {statement: n for n, statement in enumerate(loop.body)}
     lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
     return [*edits, _replace_loop(sites, node, loop, _without_unread(lines, edits, rounds.bound - rounds.totals))]
+
+
+def _require_rounds(needs_rounds: Sequence[str]) -> None:
+    """Refuse what would fail where a loop has no rounds. To stack nothing fails before and after."""
+    if needs_rounds:
+        raise RefusedError(f"`{needs_rounds[0]}` would fail where the loop has no rounds")
 
 
 def _statement_in(loop: Loop, sites: Sites, statement: ast.stmt) -> ast.stmt:

@@ -18,9 +18,12 @@ from forwardlens.rules.batched import (
     wrapped,
 )
 from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
+from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.reducing import ALONG, NEEDS_DIM, between, placed, plain, product, reduced, round_dims, standing
 from forwardlens.source.tree import integer
+
+_NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin"})
 
 
 def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
@@ -47,12 +50,27 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr])
     if name == "norm" and given is None and value.round_rank > 1:
         raise RefusedError(f"`{scope.text(node)}` flattens the round's value")
     dims = round_dims(value, given)
+    if name in _NEEDS_ELEMENTS and _empty_together(scope, node, dims):
+        scope.needs_rounds.append(scope.text(node))
     live = live_loops([value])
     put = plain(seen_in(value, live))
     text = _along_text(scope, name, node, operands[0], put, dim, dims)
     kept = name in ALONG or (isinstance(keep, ast.Constant) and keep.value is True)
     result = spread(reduced(put, text, dims, kept), live, scope.depth)
     return replace(result, boolean=name in {"any", "all"})
+
+
+def _empty_together(scope: Scope, node: ast.Call, dims: Sequence[int]) -> bool:
+    """Whether a reduced dimension may have the length that a loop counts to. Of other lengths nothing says so."""
+    loops = [loop for loop in scope.loops if not surely_runs(scope, loop)]
+    cost = scope.sites.cost(node)
+    op = next((o for o in cost.ops if o.outermost and o.shapes), None) if cost is not None else None
+    if cost is None or op is None or len(op.shapes[0]) <= max(dims, default=0):
+        return bool(loops)
+    rounds = cost.calls_per_entry if scope.caller is None else cost.calls
+    lengths = {-(-(op.shapes[0][d] - loop.start) // loop.step) for d in dims for loop in loops}
+    several = len(scope.loops) > 1 or scope.caller is not None
+    return any(n == rounds or (several and n > 1 and rounds % n == 0) for n in lengths)
 
 
 def _along_text(

@@ -45,6 +45,8 @@ class Scope(ABC):
     caller: Self | None = None
     # The names of lists of slices that rounds were found to take from.
     lists_read: set[str] = field(default_factory=set[str])
+    # What fails without elements and may have none just where a loop has no rounds, which never got there.
+    needs_rounds: list[str] = field(default_factory=list[str])
     # Names that a round binds; reading one before it is bound reads the previous round's value.
     bound: frozenset[str] = frozenset()
     # Whether the loop writes into tensors, so that it matters if a value shares memory with another.
