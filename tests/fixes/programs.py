@@ -101,6 +101,9 @@ def wrong_fixes(source: SourceText, found: tuple[Finding, ...]) -> Iterator[Wron
         # Some casts make a program that takes single precision only.
         compared = replace(compared, dtype=torch.float32)
         original = results(source.text, compared)
+    if _cannot_train(original[PLAIN]):
+        compared = replace(compared, gradients=False)
+        original = results(source.text, compared)
     right: list[Fix] = []
     for finding, fix in fixes:
         fixed = apply_fix({source.path: source}, fix)[source.path].text
@@ -254,6 +257,10 @@ def _run(model: Any, given: Values, gradients: bool) -> list[Any] | Exception:
     except Exception as error:
         return error
     return _detached(kept)
+
+
+def _cannot_train(result: list[Any] | Exception) -> bool:
+    return not isinstance(result, Exception) and result[-1] is _NO_BACKWARD
 
 
 def _detached(values: list[Any]) -> list[Any]:

@@ -971,6 +971,20 @@ CASES = [
         SMALL_LAYERS,
     ),
     Case(
+        "product of what is the same in every round",
+        ANY,
+        "torch.randn(24, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for row in torch.unbind(x, dim=1):
+                same = torch.arange(8).to(x.dtype)
+                rows.append(row * (same @ self.lin.weight).sum())
+            return torch.stack(rows)
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
         "largest along its own length, added up",
         LEFT,
         "torch.randn(24, 24, 8)",

@@ -98,8 +98,11 @@ def matrix_product(scope: Scope, node: ast.expr, operands: Sequence[ast.expr]) -
     ranks = [len(s) for s in op.shapes[:2]]
     if not agree(values, ranks):
         raise RefusedError(f"the run saw other dimensions at `{scope.text(node)}`")
+    batched = [v for v in values if isinstance(v, Batched)]
+    if not batched:
+        raise RefusedError(f"`{scope.text(node)}` does not vary")
     scope.meet(values)
-    live = live_loops([v for v in values if isinstance(v, Batched)])
+    live = live_loops(batched)
     values = [seen_in(v, live) if isinstance(v, Batched) else v for v in values]
     result = product(values, ranks, len(live))
     return spread(result, live, scope.depth)
