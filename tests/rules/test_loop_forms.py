@@ -971,6 +971,19 @@ CASES = [
         SMALL_LAYERS,
     ),
     Case(
+        "two steps of one name before the loop",
+        MOVED,
+        "torch.randn(4, 24, 8), torch.randn(4, 8)",
+        """
+        def forward(self, x, y):
+            s = torch.ones(4, 8)
+            for t in range(x.size(1)):
+                s = torch.tanh(s * x[:, t] + self.lin(y) * 2) - self.lin(y + 1)
+            return s
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
         "product of what is the same in every round",
         ANY,
         "torch.randn(24, 8)",
@@ -1063,3 +1076,12 @@ def test_a_helper_is_written_once_where_it_is_called(measured: tuple[SourceText,
     _, found = measured
     (fix,) = (fix for match in found["HelperUnderAMinus"] for fix in match.fixes)
     assert [edit.text for edit in fix.edits if "tanh" in edit.text] == ["bent = x.tanh()\n        "]
+
+
+def test_fixes_beside_each_other_do_not_take_the_same_name(measured: tuple[SourceText, dict[str, list[Match]]]) -> None:
+    source, found = measured
+    name = "TwoStepsOfOneNameBeforeTheLoop"
+    fixes = [fix for match in found[name] for fix in match.fixes if "before the loop" in fix.title]
+    assert len(fixes) == 2
+    together = apply_edits(source, [edit for fix in fixes for edit in fix.edits]).text
+    assert list(differences(source.text, together, name)) == [], together

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from forwardlens.model import Bound, Evidence, Verification
@@ -33,9 +32,7 @@ def verification_text(tried: Verification | None) -> str:
     if tried.outcome == "equal":
         return f"tried: {_speedup(tried)}, outputs equal"
     if tried.outcome == "differs":
-        measured = tried.max_abs_diff is not None and math.isfinite(tried.max_abs_diff)
-        by = f" by up to {tried.max_abs_diff:.2g}" if measured else ""
-        return f"tried: outputs differ{by}"
+        return f"tried: outputs differ ({tried.message})" if tried.message else "tried: outputs differ"
     if tried.outcome == "raises":
         return f"tried: it fails ({tried.message})" if tried.message else "tried: it fails"
     if tried.outcome == "slower":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 from forwardlens.model import ExpressionCost, OpCost, Profile, Shape
 from forwardlens.rules.contract import Context
 from forwardlens.rules.lines import is_whole_line, shared_out
+from forwardlens.source.dataflow import names_used
 from forwardlens.source.tree import Function, Tree, tree_of, walk
 
 # Python operators and the operator that runs for them, with the operands in source order.
@@ -42,6 +44,7 @@ class Sites:
         self.tree = tree
         self.source = context.source
         self._by_node: dict[ast.AST, ExpressionCost] = {}
+        self._given_names: dict[tuple[ast.AST, str], ast.AST] = {}
         # Columns are missing from all costs of a file or from none.
         lines_only = all(is_whole_line(tree, cost) for cost in context.costs)
         for cost in context.costs:
@@ -53,6 +56,18 @@ class Sites:
             node = next((n for n in nodes if isinstance(n, ast.expr)), nodes[0] if nodes else None)
             if node is not None:
                 self._by_node[node] = cost
+
+    def fresh_name(self, scope: ast.AST, node: ast.AST, wanted: str, used: Iterable[str] | None = None) -> str:
+        """A name for what replaces `node`, which no other fix in `scope` gets: both may be applied together.
+
+        `used` are the names that are taken, those of `scope` if not given. The same node gets the same name again.
+        """
+        taken = names_used(scope) if used is None else {*used}
+        for number in count(1):
+            name = wanted if number == 1 else f"{wanted}_{number}"
+            if name not in taken and self._given_names.setdefault((scope, name), node) is node:
+                return name
+        raise AssertionError
 
     def cost(self, node: ast.AST) -> ExpressionCost | None:
         """What exactly this node paid, without the nodes inside it."""

@@ -40,7 +40,6 @@ from forwardlens.source.dataflow import (
     aliases,
     changes,
     definition,
-    fresh_name,
     overlap,
     read_after,
     root,
@@ -488,7 +487,7 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("every round gives the same value")
     value = arranged(value, value.natural)
     _require_unchanged(loop, node, call)
-    name = fresh_name(loop.function, wanted)
+    name = sites.fresh_name(loop.function, call, wanted)
     if loop.index is not None:
         inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
     elif isinstance(node, ast.While):

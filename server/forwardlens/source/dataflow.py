@@ -332,9 +332,14 @@ def _is_target_name(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
+def names_used(function: ast.AST) -> frozenset[str]:
+    """Names that are read or bound in `function`, its parameters too."""
+    return names_read(function) | names_bound(function) | {n.arg for n in walk(function) if isinstance(n, ast.arg)}
+
+
 def fresh_name(function: ast.AST, wanted: str) -> str:
     """`wanted`, or the first of `wanted_2`, `wanted_3` … that `function` does not use for anything."""
-    used = names_read(function) | names_bound(function) | {n.arg for n in walk(function) if isinstance(n, ast.arg)}
+    used = names_used(function)
     name, number = wanted, 2
     while name in used:
         name, number = f"{wanted}_{number}", number + 1

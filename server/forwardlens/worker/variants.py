@@ -40,6 +40,12 @@ def variants(case: Case) -> Iterator[Variant]:
     careful = any(tensor.device.type != "cpu" for tensor in given)
     if any(tensor.numel() > 1 for tensor in given):
         yield Variant("other values", lambda case: _mapped(case, lambda t: _mirrored(t, careful)))
+    if any(_is_mask(tensor) for tensor in given):
+        # Rows of which nothing is left are where ways to mask differ.
+        yield Variant(
+            "masks all false", lambda case: _mapped(case, lambda t: torch.zeros_like(t) if _is_mask(t) else t)
+        )
+    if any(tensor.numel() > 1 for tensor in given):
         yield Variant("shuffled values", lambda case: _mapped(case, lambda t: _shuffled(t, careful)))
     for name, value in _other_arguments(case):
         yield Variant(f"{name}={value!r}", arguments=((name, value),))
@@ -49,9 +55,6 @@ def variants(case: Case) -> Iterator[Variant]:
             yield Variant(f"another {what}", lambda case, a=axis, s=size: _mapped(case, lambda t: _resized(t, a, s)))
     if any(_is_mask(tensor) for tensor in given):
         yield Variant("masks all true", lambda case: _mapped(case, lambda t: torch.ones_like(t) if _is_mask(t) else t))
-        yield Variant(
-            "masks all false", lambda case: _mapped(case, lambda t: torch.zeros_like(t) if _is_mask(t) else t)
-        )
 
 
 def _other_arguments(case: Case) -> Iterator[tuple[str, object]]:

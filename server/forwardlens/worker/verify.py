@@ -27,8 +27,8 @@ CALLS = 2
 LEAST_PAIRS, MOST_PAIRS, TIMING_BUDGET_S, LONGEST_RACE_S = 10, 40, 0.6, 0.7
 # A gain below this is not worth an edit, whatever the statistics say.
 LEAST_GAIN = 1.02
-# Two further inputs are always tried, the others while the time lasts. One may send a forward into an endless loop.
-LEAST_VARIANTS, VARIANTS_BUDGET_S, LONGEST_VARIANT_S = 2, 0.4, 20.0
+# Some further inputs are always tried, the others while the time lasts. One may send a forward into an endless loop.
+LEAST_VARIANTS, VARIANTS_BUDGET_S, LONGEST_VARIANT_S = 3, 0.4, 20.0
 
 
 class _RaisedError(Exception):

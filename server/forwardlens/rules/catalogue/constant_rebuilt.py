@@ -621,10 +621,9 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
     used = {n.attr for n in walk(module) if isinstance(n, ast.Attribute) and dotted(n.value) == "self"}
     used |= {n.name for n in walk(module) if isinstance(n, ast.FunctionDef)}
     used |= {n.value for n in walk(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    name, number = wanted, 2
-    while name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
+    function = sites.tree.function(node)
+    owner = None if function is None else sites.tree.owner(function)
+    return sites.fresh_name(owner or module, node, wanted, used)
 
 
 # -- a list of arrays

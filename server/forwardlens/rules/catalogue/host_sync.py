@@ -10,7 +10,7 @@ from forwardlens.model import ExpressionCost, Fix, Related, Severity
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
-from forwardlens.source.dataflow import aliases, changes, definition, fresh_name, names_bound, names_read, overlap
+from forwardlens.source.dataflow import aliases, changes, definition, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
 from forwardlens.source.tree import Function, dotted, walk
 
@@ -357,7 +357,7 @@ def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
     block = tree.block(chosen)
     if isinstance(tree.parent(chosen), ast.If) and chosen not in block:
         return None
-    name = fresh_name(function, "value")
+    name = sites.fresh_name(function, node, "value")
     edits = checked(
         sites.source,
         [insert_before(tree, chosen, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],

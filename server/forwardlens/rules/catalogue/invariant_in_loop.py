@@ -18,7 +18,7 @@ from forwardlens.rules.operations import is_torch_function
 from forwardlens.rules.repeated import bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import aliases, changes, fresh_name, is_inplace, names_read, overlap
+from forwardlens.source.dataflow import aliases, changes, is_inplace, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Looping, dotted, walk
 
@@ -406,7 +406,7 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
     if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in walk(node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)
-    name = fresh_name(function, f"{_leaf(node)}_once")
+    name = sites.fresh_name(function, node, f"{_leaf(node)}_once")
     edits = checked(
         sites.source,
         [insert_before(tree, outer, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],

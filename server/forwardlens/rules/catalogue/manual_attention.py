@@ -15,7 +15,7 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.operations import functional_name, is_repeatable, is_torch_function, torch_name
 from forwardlens.source.dataflow import definition, names_bound, names_read
-from forwardlens.source.rewrite import checked, replace_node, replace_statements, splice, stands_alone
+from forwardlens.source.rewrite import checked, replace_node, replace_statements, stands_alone
 from forwardlens.source.tree import argument, dotted, integer, walk
 
 # A score at or below this leaves no weight behind: exp of it is zero in every dtype.
@@ -137,7 +137,7 @@ from torch import nn
 class Attention(nn.Module):
     def forward(self, q, k, v, pad=None):
         return nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=None if pad is None else torch.where(pad, torch.finfo(q.dtype).min, q.new_zeros(()))
+            q, k, v, attn_mask=None if pad is None else torch.where(pad, torch.finfo(q.dtype).min / 2, q.new_zeros(()))
         )
 
 
@@ -183,7 +183,7 @@ class Attention(nn.Module):
             query,
             key,
             value,
-            attn_mask=torch.where(visible[:, None, None, :], query.new_zeros(()), torch.finfo(query.dtype).min),
+            attn_mask=torch.where(visible[:, None, None, :], query.new_zeros(()), torch.finfo(query.dtype).min / 2),
         )
 
 
@@ -923,14 +923,14 @@ def _combined(chain: _Chain, masks: list[_Mask], torch: str) -> str:
 
 def _value_text(sites: Sites, mask: _Mask, query: str | None) -> str:
     assert mask.value is not None
-    if mask.owner is None and query is not None and not mask.infinite:
-        # What is added must drown every score, so that a row that hides everything stays uniform in every dtype.
-        return f"{torch_name(sites.tree.module)}.finfo({query}.dtype).min"
-    if mask.owner is None:
-        return sites.tree.text(mask.value)
-    if query is None:
+    # What is added must drown every score, so that a row that hides everything stays uniform. That is the least number
+    # of the dtype, or rather half of it: kernels of a GPU multiply by log2(e), which would make it infinite.
+    if query is not None and not mask.infinite:
+        return f"{torch_name(sites.tree.module)}.finfo({query}.dtype).min / 2"
+    if mask.owner is not None:
         raise _RefusedError("the dtype of the queries has no name")
-    return splice(sites.source, mask.value, {mask.owner: query})
+    text = sites.tree.text(mask.value)
+    return f"{text} / 2" if isinstance(mask.value, ast.Attribute) else text
 
 
 def _kept(sites: Sites, mask: _Mask) -> str:
