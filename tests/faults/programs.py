@@ -54,6 +54,15 @@ class Fault:
         return next(number for number, line in enumerate(self.text.splitlines(), 1) if line.endswith(f"# {mark}"))
 
 
+# As torch says it on an H200.
+_OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 3.19 GiB is "
+    "free. Including non-PyTorch memory, this process has 136.60 GiB memory in use. Of the allocated memory 136.00 GiB "
+    "is allocated by PyTorch, and 2.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory "
+    "is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+)
+
+
 def _fault(
     name: str,
     ends: Literal["done", "failed", "cancelled"],
@@ -153,7 +162,8 @@ FAULTS = (
     _fault(
         "CUDA out of memory",
         "failed",
-        "make the inputs smaller",
-        forward="raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 20.00 GiB.')  # here",
+        "of which 3.19 GiB is free (while running `build()` of model.py); make the inputs smaller",
+        module=f"SAID = {_OUT_OF_MEMORY!r}",
+        forward="raise torch.OutOfMemoryError(SAID)  # here",
     ),
 )

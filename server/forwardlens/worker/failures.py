@@ -71,6 +71,9 @@ def in_one_line(error: BaseException) -> str:
     """`ValueError: shapes do not fit`, without what further lines say and the place in torch's C++ code."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     text = _CPP_PLACE.sub("", text)
+    if type(error).__name__ == "OutOfMemoryError":
+        # What was asked for and what the device has; the paragraph after it is in the traceback.
+        text = ". ".join(text.split(". ")[:3])
     return f"{type(error).__name__}: {text}".splitlines()[0] if text else type(error).__name__
 
 
