@@ -17,6 +17,8 @@ from pytest_lsp import ClientServerConfig, LanguageClient
 
 from forwardlens.source.paths import uri_from_path
 
+from .changes import change_between
+
 PUBLISH = types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS
 HEAT = "forwardlens/profileChanged"
 FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
@@ -82,6 +84,7 @@ class Editor:
     refreshed: list[str] = field(default_factory=list[str])
     published: list[types.PublishDiagnosticsParams] = field(default_factory=list[types.PublishDiagnosticsParams])
     _versions: dict[str, int] = field(default_factory=dict[str, int])
+    _texts: dict[str, str] = field(default_factory=dict[str, str])
 
     def set_settings(self, **settings: object) -> None:
         self.client.set_configuration({"forwardlens": settings})
@@ -94,7 +97,7 @@ class Editor:
         if save:
             (self.folder / name).write_bytes(text.encode())
         uri = uri or self.uri(name)
-        self._versions[uri] = 1
+        self._versions[uri], self._texts[uri] = 1, text
         document = types.TextDocumentItem(uri, "python", 1, text)
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
         return uri
@@ -108,13 +111,10 @@ class Editor:
             self.close(uri)
 
     def type(self, uri: str, text: str) -> None:
-        self._versions[uri] += 1
-        self.client.text_document_did_change(
-            types.DidChangeTextDocumentParams(
-                types.VersionedTextDocumentIdentifier(self._versions[uri], uri),
-                [types.TextDocumentContentChangeWholeDocument(text)],
-            )
-        )
+        change = change_between(self._texts[uri], text, str(self.server.capabilities.position_encoding or "utf-16"))
+        self._versions[uri], self._texts[uri] = self._versions[uri] + 1, text
+        identity = types.VersionedTextDocumentIdentifier(self._versions[uri], uri)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(identity, [change]))
 
     async def command(self, name: str, **arguments: str | None) -> Any:
         given = {key: value for key, value in arguments.items() if value is not None}

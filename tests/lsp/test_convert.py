@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from forwardlens.lsp.convert import from_position, overlaps, to_position
+from forwardlens.lsp.convert import changed, from_position, overlaps, to_position
 from forwardlens.model import Span
 from forwardlens.source.text import SourceText
+
+from .changes import change_between
 
 ENCODINGS = list(types.PositionEncodingKind)
 TEXTS = st.text(st.sampled_from("ab\té\u00a0🚀\u2028\f\r\n"), max_size=30)
@@ -50,3 +52,16 @@ def test_a_position_beyond_the_line_is_its_end(encoding: types.PositionEncodingK
 )
 def test_a_cursor_at_either_end_touches_a_span(first: tuple[int, int], last: tuple[int, int], touches: bool) -> None:
     assert overlaps(Span("/m.py", 1, 4, 1, 8), first, last) == touches
+
+
+@given(TEXTS, TEXTS, st.sampled_from(ENCODINGS))
+def test_a_change_of_a_part_gives_the_text_that_the_client_has(
+    before: str, after: str, encoding: types.PositionEncodingKind
+) -> None:
+    assert changed(before, change_between(before, after, encoding.value), encoding) == after
+
+
+def test_a_change_beyond_the_text_is_one_at_its_end() -> None:
+    beyond = types.Range(types.Position(7, 3), types.Position(9, 0))
+    part = types.TextDocumentContentChangePartial(beyond, "c")
+    assert changed("a\nb", part, types.PositionEncodingKind.Utf16) == "a\nbc"

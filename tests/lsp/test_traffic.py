@@ -18,6 +18,7 @@ import hypothesis
 from hypothesis import HealthCheck, strategies
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from lsprotocol import types
+from lsprotocol.converters import get_converter
 
 from forwardlens.config import Settings
 from forwardlens.runner.request import OnProgress, RunRequest
@@ -25,10 +26,12 @@ from forwardlens.source.paths import is_inside, uri_from_path
 from forwardlens.source.text import SourceText
 from forwardlens.workflow import Result
 
+from .changes import change_between
 from .editor import measured, offset
 from .fake_server import FakeEngine
 from .wire import Wire
 
+_CONVERTER = get_converter()
 MESSAGES = int(os.environ.get("FORWARDLENS_MESSAGES", "300"))
 STEPS = 40
 BATCH = 10
@@ -159,10 +162,13 @@ class Editor:
         self.wire.tell("textDocument/didOpen", {"textDocument": document})
 
     def change(self, name: str, text: str) -> None:
+        """One version in full, the next as what differs, as different clients do it."""
+        part = _CONVERTER.unstructure(change_between(self.open[name], text))
         self.open[name] = text
         self.versions[name] += 1
         document = {"uri": self.uri(name), "version": self.versions[name]}
-        self.wire.tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
+        changes = [part] if self.versions[name] % 2 else [{"text": text}]
+        self.wire.tell("textDocument/didChange", {"textDocument": document, "contentChanges": changes})
 
     def close(self, name: str) -> None:
         del self.open[name]

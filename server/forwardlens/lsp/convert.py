@@ -40,6 +40,21 @@ def from_position(source: SourceText, position: types.Position, encoding: Encodi
     return line, source.column_from_utf16(line, position.character)
 
 
+def changed(text: str, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> str:
+    """A client's text after one change. What lies beyond a line is its end, what lies beyond the text is its end."""
+    if isinstance(change, types.TextDocumentContentChangeWholeDocument):
+        return change.text
+    source = SourceText("", text)
+    start, end = (_offset(source, position, encoding) for position in (change.range.start, change.range.end))
+    return text[:start] + change.text + text[end:]
+
+
+def _offset(source: SourceText, position: types.Position, encoding: Encoding) -> int:
+    if position.line >= source.line_count:
+        return len(source.text)
+    return source.offset(*from_position(source, position, encoding))
+
+
 def to_range(source: SourceText, span: Span, encoding: Encoding) -> types.Range:
     return types.Range(to_position(source, *span.start, encoding), to_position(source, *span.end, encoding))
 

@@ -1,4 +1,4 @@
-"""pygls' protocol, where it leaves a client waiting: every request is answered, and every request can be cancelled."""
+"""pygls' protocol, where ours differs: every request is answered and can be cancelled, and texts are kept once."""
 
 from __future__ import annotations
 
@@ -71,6 +71,19 @@ class Protocol(LanguageServerProtocol):
             raise JsonRpcInvalidParams(f"There is no command {params.command!r}")
         result = handler(*(params.arguments or ()))
         return await result if inspect.isawaitable(result) else result
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
+        """The session keeps the texts. In its own copy pygls ends lines at form feeds too, and loses its place."""
+        yield cast("Any", self.fm).features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
+        yield cast("Any", self.fm).features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
+        yield cast("Any", self.fm).features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
 
     @lsp_method(types.SHUTDOWN)
     def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:

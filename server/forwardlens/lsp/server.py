@@ -67,8 +67,7 @@ class ForwardLensServer(LanguageServer):
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             "forwardlens",
             __version__,
-            # Whole documents: pygls applies partial changes to lines that it also splits at form feeds.
-            text_document_sync_kind=types.TextDocumentSyncKind.Full,
+            text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
             protocol_cls=Protocol,
         )
         self.engine = engine

@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # the workflow brings the rules with it, which only a run nee
     from forwardlens.workflow import Result
 
 
+BOM = "\ufeff"
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """An open document. `uri` is spelt the way the client spells it."""
@@ -34,6 +37,11 @@ class Document:
     uri: str
     version: int | None
     source: SourceText
+
+    @property
+    def client_text(self) -> str:
+        """The text that the client's positions are about."""
+        return f"{BOM if self.source.bom else ''}{self.source.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +244,8 @@ class Session:
     def put_document(self, uri: str, version: int | None, text: str) -> None:
         key = uri_key(uri)
         self._uris[key] = uri
-        self.documents[key] = Document(uri, version, SourceText(path_from_uri(uri) or uri, text.removeprefix("\ufeff")))
+        source = SourceText(path_from_uri(uri) or uri, text.removeprefix(BOM), bom=text.startswith(BOM))
+        self.documents[key] = Document(uri, version, source)
 
     def close_document(self, uri: str) -> None:
         self.documents.pop(uri_key(uri), None)
