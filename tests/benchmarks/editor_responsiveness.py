@@ -16,12 +16,12 @@ RUNS = 5
 
 def run() -> Table:
     measured = _measured()
-    lens, reopened, longest = measured["firstLens"], measured["reopened"], measured["longest"]
+    lens, reopened, worked = measured["firstLens"], measured["reopened"], measured["worked"]
     return Table(
         f"VS Code with a file of {measured['lines']:,} lines, {RUNS} fresh editors",
         "first lens at most 1.5 s after activation; no work per keystroke above 5 ms",
         f"{sorted(lens)[len(lens) // 2]} ms in the middle, {max(lens)} at worst in an editor at rest; "
-        f"longest work {min(longest):.1f} ms at best, {max(longest):.1f} ms at worst",
+        f"longest work {max(worked):.1f} ms",
         ("what", "measured"),
         [
             ("activation to first lens, ms, editor at rest, each editor", ", ".join(map(str, sorted(lens)))),
@@ -33,9 +33,14 @@ def run() -> Table:
                 f"our {measured['stretches']} stretches of work in the extension host, {measured['keys']} keys",
                 f"median {measured['median']:.2f} ms, p99 {measured['p99']:.2f} ms",
             ),
-            ("the longest stretch of each editor, ms", ", ".join(f"{ms:.1f}" for ms in sorted(longest))),
+            ("the longest stretch of each editor, ms", _sorted(worked)),
+            ("with the time that its process waited for a processor, ms", _sorted(measured["lasted"])),
         ],
     )
+
+
+def _sorted(times: list[float]) -> str:
+    return ", ".join(f"{ms:.1f}" for ms in sorted(times))
 
 
 def _measured() -> dict[str, Any]:

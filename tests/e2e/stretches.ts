@@ -13,23 +13,40 @@ export interface CpuProfile {
   readonly timeDeltas: readonly number[];
 }
 
+/** Milliseconds from begin to end, and of them those in which the process got to run. */
+export interface Stretch {
+  readonly lasted: number;
+  readonly worked: number;
+}
+
+/** Samples are 0.1 ms apart: in a longer gap the process waited for a processor. */
+const PAUSE_US = 1000;
+
 /**
- * Milliseconds of each stretch of consecutive samples whose stack has a frame of a file that `isOurs`. What the code
- * of others does on our behalf counts, and so does a pause of the process inside a stretch.
+ * Each stretch of consecutive samples whose stack has a frame of a file that `isOurs`. What the code of others does on
+ * our behalf counts.
  */
-export function stretches({ nodes, samples, timeDeltas }: CpuProfile, isOurs: (url: string) => boolean): number[] {
+export function stretches({ nodes, samples, timeDeltas }: CpuProfile, isOurs: (url: string) => boolean): Stretch[] {
   const ours = framesUnder(nodes, isOurs);
-  const found: number[] = [];
-  let current = 0;
+  const found: number[][] = [];
+  let current: number[] = [];
   samples.forEach((sample, index) => {
     if (ours.has(sample)) {
-      current += timeDeltas[index + 1] ?? 0;
-    } else if (current > 0) {
-      found.push(current / 1000);
-      current = 0;
+      current.push(timeDeltas[index + 1] ?? 0);
+    } else if (current.length > 0) {
+      found.push(current);
+      current = [];
     }
   });
-  return current > 0 ? [...found, current / 1000] : found;
+  return [...found, current].filter((deltas) => sum(deltas) > 0).map(stretchOf);
+}
+
+function stretchOf(deltas: readonly number[]): Stretch {
+  return { lasted: sum(deltas) / 1000, worked: sum(deltas.map((delta) => Math.min(delta, PAUSE_US))) / 1000 };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 function framesUnder(nodes: readonly Frame[], isOurs: (url: string) => boolean): Set<number> {
