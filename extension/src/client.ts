@@ -180,11 +180,9 @@ export class Server implements Disposable {
 
   /** Whether it runs now. */
   async #start(started: Started): Promise<boolean> {
-    const { executable, version } = started.facts;
-    this.#log.info(`Running the server with ${executable}, Python ${version.join(".")}`);
     const client = this.#createClient(started);
     this.#client = client;
-    this.#python = executable;
+    this.#python = started.facts.executable;
     try {
       await client.start();
       return true;
@@ -199,8 +197,9 @@ export class Server implements Disposable {
     let unused: Started | undefined = started;
     /** Called again by the client where the server died. */
     const serve = async () => {
-      const { process } = unused ?? (await this.#startPython(started.facts.executable));
+      const { process, facts } = unused ?? (await this.#startPython(started.facts.executable));
       unused = undefined;
+      this.#log.info(`The server is process ${process.pid}: ${facts.executable}, Python ${facts.version.join(".")}`);
       this.#process = process;
       return { reader: process.stdout, writer: process.stdin };
     };

@@ -1,9 +1,10 @@
 /** What goes wrong on the user's side is told, can be looked up, and leaves everything working. */
 
+import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SLOW_MS, until, withEditor } from "./editor.ts";
+import { logs, SLOW_MS, until, withEditor } from "./editor.ts";
 import { BUILT, COSTLY, FORWARD, LINEAR } from "./models.ts";
 import { bareEnvironment, temporaryFolder, torchOnlyEnvironment, torchPython } from "./pythons.ts";
 
@@ -71,3 +72,26 @@ test("an interpreter without torch is named", { timeout: 10 * SLOW_MS }, async (
     await rm(folder, { recursive: true, force: true });
   }
 });
+
+test("a server that dies is started again, and the next run works", { timeout: 10 * SLOW_MS }, async () => {
+  const settings = { "forwardlens.interpreter": torchPython() };
+  await withEditor("dead-server", { files: { "working.py": BUILT }, settings, trust: "granted" }, async (editor) => {
+    const home = join(editor.workspace, "..");
+    await editor.openFile("working.py");
+    await editor.lensAbove(FORWARD, "Profile this forward()");
+    const [first] = await serverProcesses(home, 1);
+    process.kill(first as number, "SIGKILL");
+    const [, second] = await serverProcesses(home, 2);
+    assert.notEqual(second, first);
+    await editor.pressProfile(FORWARD);
+    await editor.line(COSTLY).waitFor();
+    await editor.screenshot("next-run");
+  });
+});
+
+function serverProcesses(home: string, count: number): Promise<number[]> {
+  return until(`server number ${count}`, async () => {
+    const found = [...(await logs(home)).matchAll(/The server is process (\d+)/g)].map(([, pid]) => Number(pid));
+    return found.length < count ? undefined : found;
+  });
+}

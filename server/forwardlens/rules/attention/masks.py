@@ -1,0 +1,155 @@
+"""What the masks of scores are as the mask of `scaled_dot_product_attention`."""
+
+from __future__ import annotations
+
+import ast
+
+from forwardlens.rules.attention.chain import Chain, Mask, NoCounterpartError, as_atom
+from forwardlens.rules.constants import attribute_value
+from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
+from forwardlens.source.dataflow import definition
+from forwardlens.source.tree import argument, dotted, integer
+
+
+def mask_options(chain: Chain, torch: str, three: bool) -> list[str]:
+    """The argument that does what the masks did, if there are any. Raises `NoCounterpartError`."""
+    masks = list(reversed(chain.masks))
+    if not masks:
+        return []
+    if len(masks) == 1 and masks[0].guard is None and _is_causal(chain, masks[0]):
+        return ["is_causal=True"]
+    if len({mask.guard for mask in masks}) > 1:
+        raise NoCounterpartError("its masks are optional one by one")
+    if any(mask.kind == "add" for mask in masks[1:]):
+        raise NoCounterpartError("a mask is added to scores that are hidden already")
+    ranks = [mask.rank for mask in masks]
+    text = _combined(chain, masks, torch)
+    if three and 3 in ranks:
+        text = f"{text if text.endswith((')', ']')) or text.isidentifier() else f'({text})'}.unsqueeze(1)"
+    guard = masks[0].guard
+    return [f"attn_mask={text if guard is None else f'None if {guard} is None else {text}'}"]
+
+
+def _combined(chain: Chain, masks: list[Mask], torch: str) -> str:
+    sites = chain.sites
+    query = sites.tree.text(chain.query) if isinstance(chain.query, ast.Name) else None
+    if all(mask.kind != "add" and mask.infinite for mask in masks):
+        return " & ".join(_kept(sites, mask) for mask in masks)
+    if masks[0].kind == "add":
+        text, rest = sites.tree.text(masks[0].mask), masks[1:]
+    else:
+        text, rest = "0.0" if query is None else f"{query}.new_zeros(())", masks
+    for mask in rest:
+        given, keeps = mask.mask, mask.kind == "keep"
+        if isinstance(given, ast.UnaryOp) and isinstance(given.op, ast.Invert):
+            given, keeps = given.operand, not keeps
+        value = _value_text(sites, mask, query)
+        parts = (text, value) if keeps else (value, text)
+        text = f"{torch}.where({sites.tree.text(given)}, {', '.join(parts)})"
+    return text
+
+
+def _value_text(sites: Sites, mask: Mask, query: str | None) -> str:
+    assert mask.value is not None
+    # What is added must drown every score, so that a row that hides everything stays uniform. That is the least number
+    # of the dtype, or rather half of it: kernels of a GPU multiply by log2(e), which would make it infinite.
+    if query is not None and not mask.infinite:
+        return f"{torch_name(sites.tree.module)}.finfo({query}.dtype).min / 2"
+    if mask.owner is not None:
+        raise NoCounterpartError("the dtype of the queries has no name")
+    text = sites.tree.text(mask.value)
+    return f"{text} / 2" if isinstance(mask.value, ast.Attribute) else text
+
+
+def _kept(sites: Sites, mask: Mask) -> str:
+    """What a mask leaves visible."""
+    node, tree = mask.mask, sites.tree
+    if mask.kind == "keep":
+        return tree.text(node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return tree.text(node.operand)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        sign = "!=" if isinstance(node.ops[0], ast.Eq) else "=="
+        return f"({tree.text(node.left)} {sign} {tree.text(node.comparators[0])})"
+    return f"~{as_atom(sites, node)}"
+
+
+def _is_causal(chain: Chain, mask: Mask) -> bool:
+    """Whether a mask certainly hides what comes later, and nothing else."""
+    sites = chain.sites
+    if mask.kind == "add" or chain.shape[-2] != chain.shape[-1]:
+        return False
+    node, hides = mask.mask, mask.kind == "fill"
+    while True:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            node, hides = node.operand, not hides
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and integer(node.comparators[0]) in {0, 1}:
+            kind = (type(node.ops[0]), integer(node.comparators[0]))
+            if kind not in {(ast.Eq, 0), (ast.Eq, 1), (ast.NotEq, 0), (ast.Gt, 0)}:
+                return False
+            node, hides = node.left, hides if kind != (ast.Eq, 0) else not hides
+        else:
+            break
+    triangle = _triangle(sites, node, 0)
+    return triangle == ("triu", 1) if hides else triangle == ("tril", 0)
+
+
+def _triangle(sites: Sites, node: ast.expr, depth: int) -> tuple[str, int] | None:
+    """Which triangle of a square of ones an expression is, and from which diagonal on."""
+    tree = sites.tree
+    if depth > 8:
+        return None
+    if isinstance(node, ast.Name):
+        function = tree.function(node)
+        statement = definition(tree, function, node.id) if function is not None else None
+        single = statement is not None and isinstance(statement.targets[0], ast.Name)
+        return _triangle(sites, statement.value, depth + 1) if statement is not None and single else None
+    if isinstance(node, ast.Attribute):
+        value = attribute_value(tree, node, node.attr) if dotted(node) == f"self.{node.attr}" else None
+        return _triangle(sites, value, depth + 1) if value is not None else None
+    if isinstance(node, ast.Subscript):
+        return _triangle(sites, node.value, depth + 1) if _cuts_square(sites, node) else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    name = node.func.attr
+    function = is_torch_function(tree.module, node.func)
+    base = node.args[0] if function and node.args else node.func.value
+    if name in {"tril", "triu"}:
+        given = argument(node, 1 if function else 0, "diagonal")
+        diagonal = 0 if given is None else integer(given)
+        return (name, diagonal) if diagonal is not None and _ones(sites, base) else None
+    if name in {"bool", "to", "type", "view", "reshape", "unsqueeze"} and not function:
+        return _triangle(sites, base, depth + 1)
+    return None
+
+
+def _cuts_square(sites: Sites, node: ast.Subscript) -> bool:
+    """`[:n, :n]` and `[:, :, :n, :n]` keep the diagonal where it is; `[None]` only adds a dimension."""
+    items = index_items(node)
+    for item in items:
+        none = isinstance(item, ast.Constant) and item.value is None
+        if not none and not (isinstance(item, ast.Slice) and item.lower is None and item.step is None):
+            return False
+    ends = [sites.tree.text(i.upper) for i in items if isinstance(i, ast.Slice) and i.upper is not None]
+    last = items[-2:] if ends else []
+    both = all(isinstance(i, ast.Slice) and i.upper is not None for i in last)
+    return not ends or (len(ends) == 2 and ends[0] == ends[1] and both)
+
+
+def _ones(sites: Sites, node: ast.expr) -> bool:
+    """`torch.ones(n, n)`, and `torch.ones((n, n))`."""
+    if isinstance(node, ast.Name):
+        function = sites.tree.function(node)
+        statement = definition(sites.tree, function, node.id) if function is not None else None
+        return statement is not None and _ones(sites, statement.value)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr in {"bool", "to"}:
+        return _ones(sites, node.func.value)
+    if node.func.attr not in {"ones", "new_ones"} or not node.args:
+        return False
+    first = node.args[0]
+    sizes = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else node.args
+    texts = [sites.tree.text(size) for size in sizes]
+    return len(texts) >= 2 and texts[-1] == texts[-2] and all(is_repeatable(size) for size in sizes)

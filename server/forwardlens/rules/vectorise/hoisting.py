@@ -1,0 +1,105 @@
+"""One expression for all rounds before a loop that has to stay."""
+
+from __future__ import annotations
+
+import ast
+
+from forwardlens.model import Edit
+from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, indexed
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.lifting.lifter import Lifter, lifter_for
+from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
+from forwardlens.rules.vectorise.independence import require_rounds
+from forwardlens.source.dataflow import aliases, changes, overlap
+from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
+from forwardlens.source.tree import dotted, walk
+
+
+def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
+    """Compute `call` for all rounds before the loop, into a new name, and take the round's part inside it.
+
+    Where the loop has no counter, and only `call` reads its variable, the loop runs over the parts instead.
+    Raises `RefusedError`.
+    """
+    tree = sites.tree
+    node = next(tree.loops(call), None)
+    loop = loop_of(sites, node) if isinstance(node, (ast.For, ast.While)) else None
+    if loop is None or not isinstance(node, (ast.For, ast.While)):
+        raise RefusedError("the loop does not count up or run over a tensor")
+    if loop.start or loop.step > 1:
+        raise RefusedError("the loop does not count from 0 in steps of 1")
+    if leaves_early(node) or skips_rounds(node) or tree.statement(call) not in loop.body:
+        raise RefusedError("it does not happen in every round")
+    if not stands_alone(tree, node):
+        raise RefusedError("the loop shares a line with other code")
+    lifter = lifter_for(sites, loop)
+    _know_temporaries(lifter, node, tree.statement(call))
+    value = lifter.lift(call)
+    if isinstance(value, Fixed):
+        raise RefusedError("every round gives the same value")
+    require_rounds(lifter.needs_rounds)
+    value = arranged(value, value.natural)
+    _require_unchanged(loop, node, call)
+    name = sites.fresh_name(loop.function, call, wanted)
+    if loop.index is not None:
+        inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
+    elif isinstance(node, ast.While):
+        raise RefusedError("the loop has no counter to pick a round's part with")
+    else:
+        inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
+    lines = [*lifter.lines_before(value.text), f"{name} = {value.text}"]
+    edits = checked(
+        sites.source, [insert_before(tree, node, [lifter.lengths.finished(line) for line in lines]), *inside]
+    )
+    if edits is None:
+        raise RefusedError("the edits do not fit together")
+    return edits
+
+
+def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, parts: str) -> list[Edit]:
+    """Run the loop over `parts`, whose round's part takes the place of `call`."""
+    names = list(loop.elements)
+    used = [n for n in walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
+    if len(names) != 1 or not isinstance(node.target, ast.Name) or loop.backwards:
+        raise RefusedError("the loop has no counter to pick a round's part with")
+    inside = {id(n) for n in walk(call)}
+    if any(id(n) not in inside for n in used if n is not node.target):
+        raise RefusedError("the loop needs its variable for more, and has no counter")
+    return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
+
+
+def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt) -> None:
+    """Let the lifter see through `ids = x[:, t]` in front of the expression."""
+    for statement in node.body[: node.body.index(until)]:
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target = statement.targets[0]
+        stores = sum(
+            isinstance(n, ast.Name)
+            and isinstance(target, ast.Name)
+            and n.id == target.id
+            and isinstance(n.ctx, ast.Store)
+            for n in walk(node)
+        )
+        if not isinstance(target, ast.Name) or stores != 1:
+            continue
+        try:
+            value = lifter.lift(statement.value)
+        except RefusedError:
+            continue
+        if isinstance(value, Batched) and value.view:
+            lifter.values[target.id] = value
+
+
+def _require_unchanged(loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
+    """Refuse if a round may change what the expression reads."""
+    reads = {place for n in walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
+    shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}
+    for changed, place in changes(node):
+        if changed in node.body and changed not in loop.body:
+            continue
+        if place is None or any(overlap(place, s) for s in shared if s != "self"):
+            raise RefusedError(f"the loop changes `{place}`")
+    methods = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
+    if methods & {"step", "backward", "load_state_dict"}:
+        raise RefusedError("the weights may change inside the loop")

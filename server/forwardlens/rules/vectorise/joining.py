@@ -1,0 +1,131 @@
+"""Lists that a loop fills and `torch.stack` or `torch.cat` makes one tensor of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forwardlens.model import Edit
+from forwardlens.rules.batched import Batched, RefusedError, arranged, moves, put_together, wrapped
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.layout import LayoutMattersError, LayoutReaders
+from forwardlens.rules.loops import Loop
+from forwardlens.rules.operations import JOINS, is_torch_function
+from forwardlens.rules.statements.work import Appended, is_empty
+from forwardlens.rules.vectorise.replacing import without_statement
+from forwardlens.source.rewrite import replace_node, stands_alone
+from forwardlens.source.tree import argument, dotted, integer, walk
+
+
+@dataclass(frozen=True)
+class Join:
+    """A call that makes one tensor of a list: `torch.stack` with a new dimension, or `torch.cat`."""
+
+    call: ast.Call
+    stack: bool
+    dim: int
+
+
+def join_of(sites: Sites, items: ast.AST) -> Join | None:
+    """The `torch.stack` or `torch.cat` that `items` is the first argument of."""
+    call = sites.tree.parent(items)
+    if not isinstance(call, ast.Call) or not call.args or call.args[0] is not items:
+        return None
+    name = dotted(call.func)
+    if name in {"tuple", "list"} and len(call.args) == 1:
+        return join_of(sites, call)
+    joins = isinstance(call.func, ast.Attribute) and call.func.attr in JOINS
+    if not joins or not is_torch_function(sites.tree.module, call.func) or len(call.args) + len(call.keywords) > 2:
+        return None
+    if any(k.arg not in {"dim", "axis"} for k in call.keywords):
+        return None
+    given = argument(call, 1, "dim") or argument(call, 1, "axis")
+    dim = 0 if given is None else integer(given)
+    return None if dim is None else Join(call, (name or "").endswith(".stack"), dim)
+
+
+def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> list[Join]:
+    """How the list `name` is put together. Refuses if it is used for anything else."""
+    found: list[Join] = []
+    for node in walk(loop.function):
+        if not isinstance(node, ast.Name) or node.id != name or any(node is a for a in allowed):
+            continue
+        join = join_of(sites, node)
+        if join is None or node.lineno < (loop.node.end_lineno or 0):
+            raise RefusedError(f"`{name}` is used for more than to be stacked")
+        found.append(join)
+    if len({(j.stack, j.dim) for j in found}) > 1:
+        raise RefusedError(f"`{name}` is stacked in several ways")
+    return found
+
+
+def joined(value: Batched, join: Join, loops: Sequence[Loop]) -> Batched:
+    """All rounds' values as `torch.stack` or `torch.cat` would put them together."""
+    backwards = [loop.backwards for loop in loops]
+    return arranged(put_together(value, join.dim, stack=join.stack, backwards=backwards), 0)
+
+
+def owned(value: Batched) -> Batched:
+    """Stacking copies: a value that is only a view of another tensor has to be copied too."""
+    return replace(value, text=f"{wrapped(value.text, value.atom)}.clone()", atom=True) if value.view else value
+
+
+def in_order(sites: Sites, join: Join, value: Batched) -> Batched:
+    """A joined tensor lies in the order of its dimensions: copy one with moved dimensions, if a reader may care."""
+    if not moves(value.text):
+        return value
+    readers = LayoutReaders(sites)
+    try:
+        readers.follow(join.call)
+    except LayoutMattersError:
+        return replace(value, text=f"{wrapped(value.text, value.atom)}.contiguous()", atom=True, view=False)
+    return value
+
+
+def replace_join(sites: Sites, join: Join, value: Batched) -> Edit:
+    """Put `value` in the join's place, in parentheses where something goes on behind it."""
+    parent = sites.tree.parent(join.call)
+    enclosed = isinstance(parent, (ast.stmt, ast.keyword)) or (
+        isinstance(parent, ast.Call) and join.call in parent.args
+    )
+    return replace_node(sites.source, join.call, value.text if enclosed else wrapped(value.text, value.atom))
+
+
+def appended_edits(
+    sites: Sites, loop: Loop, node: ast.For | ast.While, appended: Appended, filled: set[str], later: bool
+) -> tuple[list[Edit], str | None]:
+    """The edits around a list that the loop fills, and the line that takes the `append`'s place, if it needs one.
+
+    `later` allows to compute the value only where the list is stacked, if that is the next statement.
+    """
+    tree, name = sites.tree, appended.name
+    block = tree.block(node)
+    before = block[: block.index(node)]
+    start = next((s for s in reversed(before) if name in _empty_lists(s)), None)
+    if start is None or not stands_alone(tree, start) or not set(_empty_lists(start)) <= filled:
+        raise RefusedError(f"`{name}` does not start as an empty list beside the loop")
+    joins = joins_of(sites, loop, name, allowed=[appended.receiver, _empty_lists(start)[name]])
+    if not joins:
+        raise RefusedError(f"`{name}` is not stacked")
+    whole = in_order(sites, joins[0], owned(joined(appended.value, joins[0], (loop,))))
+    edits = [without_statement(sites, start)]
+    following = block[block.index(node) + 1 :]
+    simple = bool(following) and isinstance(following[0], (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign))
+    if simple and later and len(joins) == 1 and tree.statement(joins[0].call) is following[0]:
+        return [*edits, replace_join(sites, joins[0], whole)], None
+    edits += [replace_node(sites.source, join.call, name) for join in joins]
+    return edits, f"{name} = {whole.text}"
+
+
+def _empty_lists(statement: ast.stmt) -> dict[str, ast.expr]:
+    """The names that a statement does nothing but bind to empty lists: `rows = []`, `a, b = [], []`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return {}
+    target, value = statement.targets[0], statement.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = [*zip(target.elts, value.elts, strict=True)]
+    if not all(isinstance(t, ast.Name) and is_empty(v) for t, v in pairs):
+        return {}
+    return {t.id: t for t, _ in pairs if isinstance(t, ast.Name)}

@@ -1,0 +1,162 @@
+"""A whole loop, or a comprehension, replaced by tensor work on whole axes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from forwardlens.model import Edit
+from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, flipped, wrapped
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.lifting.lifter import lifter_for
+from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of
+from forwardlens.rules.statements.filling import filled_at_once
+from forwardlens.rules.statements.rounds import Rounds
+from forwardlens.rules.statements.sums import summed
+from forwardlens.rules.vectorise.independence import is_named, is_tensor_write, require_independent, require_rounds
+from forwardlens.rules.vectorise.joining import appended_edits, in_order, join_of, joined, joins_of, owned, replace_join
+from forwardlens.rules.vectorise.replacing import (
+    indent_unit,
+    replace_loop,
+    statement_in,
+    without_statement,
+    without_unread,
+)
+from forwardlens.rules.windows import Lengths
+from forwardlens.source.dataflow import definition, read_after
+from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
+from forwardlens.source.tree import dotted, walk
+
+
+def vectorised(sites: Sites, node: ast.AST) -> tuple[Edit, ...]:
+    """The edits that replace the loop at `node`, with the loops around it where that is possible.
+
+    Raises `RefusedError`, with the obstacle in the loop itself.
+    """
+    outer = [above for above in sites.tree.loops(node) if isinstance(above, (ast.For, ast.ListComp, ast.GeneratorExp))]
+    for above in reversed(outer):
+        try:
+            return _replaced(sites, above)
+        except RefusedError:
+            continue
+    return _replaced(sites, node)
+
+
+def _replaced(sites: Sites, node: ast.AST) -> tuple[Edit, ...]:
+    lengths = Lengths()
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        edits = _comprehension(sites, node, lengths)
+    else:
+        loop = loop_of(sites, node)
+        if loop is None or not isinstance(loop.node, (ast.For, ast.While)):
+            raise RefusedError("the loop does not count up or run over a tensor")
+        edits = _for_edits(sites, loop, loop.node, lengths)
+    fitted = checked(sites.source, edits)
+    if fitted is None:
+        raise RefusedError("the edits do not fit together")
+    return fitted
+
+
+def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths: Lengths) -> list[Edit]:
+    loops = loops_of(sites, node)
+    if not loops:
+        raise RefusedError("the loop does not count up or run over a tensor")
+    lifter = lifter_for(sites, loops[0], lengths)
+    for loop in loops[1:]:
+        lifter = lifter.deeper(loop)
+    value = lifter.lift(node.elt)
+    if isinstance(value, Fixed):
+        raise RefusedError("every round gives the same value")
+    statement = sites.tree.statement(node)
+    edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
+    before = lifter.lines_before(value.text)
+    if not before:
+        return edits
+    if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)) or not stands_alone(
+        sites.tree, statement
+    ):
+        raise RefusedError("the comprehension has no line of its own")
+    return [insert_before(sites.tree, statement, [lengths.finished(line) for line in before]), *edits]
+
+
+def _comprehension_edits(
+    sites: Sites,
+    node: ast.ListComp | ast.GeneratorExp,
+    loops: Sequence[Loop],
+    value: Batched,
+    needs_rounds: Sequence[str],
+) -> list[Edit]:
+    parent = sites.tree.parent(node)
+    join = join_of(sites, node)
+    if join is not None:
+        return [replace_join(sites, join, in_order(sites, join, owned(joined(value, join, loops))))]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0].id
+        try:
+            joins = joins_of(sites, loops[0], name, allowed=[parent.targets[0]])
+        except RefusedError:
+            joins = []
+        if joins:
+            whole = in_order(sites, joins[0], owned(joined(value, joins[0], loops)))
+            return [
+                replace_node(sites.source, node, whole.text),
+                *(replace_node(sites.source, j.call, name) for j in joins),
+            ]
+    require_rounds(needs_rounds)
+    if isinstance(parent, ast.Call) and dotted(parent.func) == "sum" and parent.args == [node]:
+        return [replace_node(sites.source, parent, summed(value))]
+    if isinstance(node, ast.ListComp) and len(loops) == 1:
+        value = arranged(flipped(value) if loops[0].backwards else value, value.natural)
+        return [replace_node(sites.source, node, f"list({wrapped(value.text, value.atom)}.unbind({value.loop}))")]
+    raise RefusedError("the values are not put together into one tensor")
+
+
+def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Lengths) -> list[Edit]:
+    if leaves_early(node):
+        raise RefusedError("a round may end early")
+    if not stands_alone(sites.tree, node) or not (loop.counted is None or stands_alone(sites.tree, loop.counted)):
+        raise RefusedError("the loop shares a line with other code")
+    rounds = Rounds(sites, loop, indent_unit(sites, node), lifter_for(sites, loop, lengths))
+    rounds.lifter.writes = any(is_tensor_write(n) for n in walk(node))
+    lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
+    require_independent(sites, loop, node, rounds)
+    if rounds.totals or rounds.writes:
+        require_rounds(rounds.lifter.needs_rounds)
+    names = {name for inner in rounds.loops for name in inner.variables} | rounds.bound
+    names &= {n.id for n in walk(loop.function) if isinstance(n, ast.Name)}
+    for name in sorted(names - rounds.totals - {a.name for a in rounds.appended}):
+        if read_after(sites.tree, node, name):
+            raise RefusedError(f"`{name}` is read after the loop")
+    edits: list[Edit] = [] if loop.counted is None else [without_statement(sites, loop.counted)]
+    replaced: dict[str, str] = {}
+    for line, filled in rounds.filled.items():
+        made = filled_at_once(sites, loop, rounds.written, filled)
+        if made is not None:
+            edits.append(without_statement(sites, made[0]))
+            replaced[line] = made[1]
+    for line, lifter, written in rounds.writes:
+        # A tensor that is made of the rounds' values has no length of its own.
+        if line not in replaced:
+            lifter.meet(written)
+    lines = [(statement, replaced.get(line, line)) for statement, line in lines]
+    for appended in rounds.appended:
+        if appended.value.view and rounds.written:
+            raise RefusedError(f"`{appended.name}` may hold slices that the loop writes to")
+        last = not rounds.rebound or appended.statement is loop.body[-1]
+        later = len(rounds.appended) == 1 and not rounds.written and last
+        settled = replace(appended, value=lengths.settled(appended.value))
+        more, line = appended_edits(sites, loop, node, settled, {a.name for a in rounds.appended}, later)
+        edits += [edit for edit in more if edit not in edits]
+        if line is not None:
+            lines.append((statement_in(loop, sites, appended.statement), line))
+    edits += [without_statement(sites, made.statement) for made in rounds.made.values()]
+    for name in sorted(rounds.lifter.lists_read):
+        start = definition(sites.tree, loop.function, name)
+        inside = {id(n) for n in walk(node)}
+        reads = [n for n in walk(loop.function) if is_named(n, name) and isinstance(n.ctx, ast.Load)]
+        if start is not None and all(id(n) in inside for n in reads) and stands_alone(sites.tree, start):
+            edits.append(without_statement(sites, start))
+    order = {statement: n for n, statement in enumerate(loop.body)}
+    lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
+    return [*edits, replace_loop(sites, node, loop, without_unread(lines, edits, rounds.bound - rounds.totals))]
