@@ -158,7 +158,7 @@ def aliases(function: ast.AST, place: str) -> frozenset[str]:
         around = {part for k in known for part in _parts(k)}
         grown = known
         for targets, values in _links(function):
-            touched = {p for p in targets | values if p in around or not known.isdisjoint(_parts(p))}
+            touched = {p for p in (*targets, *values) if p in around or not known.isdisjoint(_parts(p))}
             if touched:
                 grown |= targets | touched
             if not targets.isdisjoint(touched):
@@ -168,20 +168,22 @@ def aliases(function: ast.AST, place: str) -> frozenset[str]:
         known = grown
 
 
-def _parts(place: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _parts(place: str) -> frozenset[str]:
     """`a`, `a.b` and `a.b.c` for `a.b.c`: the places that it is a part of, itself included."""
     names = place.split(".")
-    return [".".join(names[: n + 1]) for n in range(len(names))]
+    return frozenset(".".join(names[: n + 1]) for n in range(len(names)))
 
 
 @lru_cache(maxsize=128)
 def _links(function: ast.AST) -> list[tuple[set[str], set[str]]]:
     """What each binding in `function` ties together: places that get a value, and the places it may share."""
-    return [
+    found = [
         ({p for t in targets for p in may_alias(t)}, may_alias(value))
         for node in walk(function)
         for targets, value in _bindings_of(node)
     ]
+    return [(targets, values) for targets, values in found if targets or values]
 
 
 def _bindings_of(node: ast.AST) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
