@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from forwardlens.model import ExpressionCost, OpCost
 from forwardlens.source.tree import Tree, dotted, walk
@@ -31,7 +32,7 @@ def shared_out(
 
     `operators` names what runs for each kind of Python operator, several names with spaces between them.
     """
-    nodes = [n for n in walk(tree.module) if isinstance(n, (ast.expr, ast.stmt)) and n.lineno == cost.span.line]
+    nodes = _by_line(tree.module).get(cost.span.line, ())
     placed: dict[ast.AST, list[OpCost]] = {}
     rest: list[OpCost] = []
     built = _built(tree.module)
@@ -52,6 +53,16 @@ def shared_out(
         yield statement, _part(cost, rest, max(0.0, 1.0 - used / total) if total else 1.0)
 
 
+@lru_cache(maxsize=16)
+def _by_line(module: ast.Module) -> Mapping[int, Sequence[ast.expr | ast.stmt]]:
+    """The nodes that start on each line, remembered because each line's cost asks."""
+    found: dict[int, list[ast.expr | ast.stmt]] = {}
+    for node in walk(module):
+        if isinstance(node, (ast.expr, ast.stmt)):
+            found.setdefault(node.lineno, []).append(node)
+    return found
+
+
 def _part(cost: ExpressionCost, ops: list[OpCost], fraction: float) -> ExpressionCost:
     return replace(
         cost,
@@ -64,13 +75,12 @@ def _part(cost: ExpressionCost, ops: list[OpCost], fraction: float) -> Expressio
 
 def _places(
     op: OpCost,
-    nodes: Iterable[ast.expr | ast.stmt],
+    nodes: Sequence[ast.expr | ast.stmt],
     operators: Mapping[type[ast.AST], str],
     built: Mapping[str, str],
 ) -> Iterator[ast.AST]:
     """The expressions of a line that may have run an operator."""
     name = op.name.removeprefix("aten::")
-    nodes = list(nodes)
     if name in _INDEXING:
         yield from (n for n in nodes if isinstance(n, ast.Subscript) and _takes_a_slice(n))
         return
@@ -87,6 +97,7 @@ def _places(
     yield from fitting or modules
 
 
+@lru_cache(maxsize=16)
 def _built(module: ast.Module) -> dict[str, str]:
     """The class that each attribute is built from, as in `self.word = nn.Embedding(100, 8)`."""
     found: dict[str, str] = {}
