@@ -971,6 +971,19 @@ CASES = [
         SMALL_LAYERS,
     ),
     Case(
+        "part of a length, read and written at one place",
+        FIXED,
+        "torch.randn(6, 9, 8)",
+        """
+        def forward(self, x):
+            kept = x * 1.0
+            for t in range(3):
+                kept[:, t] = torch.tanh(kept[:, t] @ self.lin.weight)
+            return kept
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
         "two steps of one name before the loop",
         MOVED,
         "torch.randn(4, 24, 8), torch.randn(4, 8)",

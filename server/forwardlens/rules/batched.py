@@ -47,7 +47,8 @@ class Batched:
     it, or None for one of size 1 that `text` lacks. `atom` is true if `text` can be
     indexed without parentheses, `boolean` if its elements certainly are booleans. `fill` is the scalar that all
     elements are equal to. `view` is true if the value shares its memory with a tensor from outside the loop. `cut` is
-    given where `text` is only a cut of something, to which further indices can be added.
+    given where `text` is only a cut of something, to which further indices can be added. `places` are the marked
+    slices (`windows.py`) that `text` no longer shows as such.
     """
 
     text: str
@@ -59,6 +60,7 @@ class Batched:
     boolean: bool = False
     fill: str | None = None
     view: bool = False
+    places: frozenset[str] = frozenset()
 
     @property
     def loop(self) -> int:

@@ -32,6 +32,11 @@ def plain_text(text: str) -> str:
     return _MARK.sub(lambda mark: mark[2], text)
 
 
+def places_in(text: str) -> frozenset[str]:
+    """The marked places in a text."""
+    return frozenset(mark[1] for mark in _MARK.finditer(text))
+
+
 @dataclass
 class Lengths:
     """Which tensors a loop's rounds bring together, so that their lengths have to agree.
@@ -48,7 +53,7 @@ class Lengths:
 
     def places(self, text: str) -> set[str]:
         """The marked places in a text, also through names."""
-        found = {mark[1] for mark in _MARK.finditer(text)}
+        found = {*places_in(text)}
         bare = _MARK.sub("", text)
         return found.union(*(self.names[name] for name in _NAME.findall(bare) if name in self.names))
 
@@ -62,7 +67,7 @@ class Lengths:
             group: set[str] = set()
             for value in every:
                 if value.loops[number] is not None:
-                    own = {p for p in self.places(value.text) if p.startswith(f"{loop}|")}
+                    own = {p for p in self.places(value.text) | value.places if p.startswith(f"{loop}|")}
                     # Without a slice the value has the loop's own length.
                     group |= own or {f"{loop}|"}
             self._join(group)

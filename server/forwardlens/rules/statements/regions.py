@@ -8,7 +8,7 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, meeting
 from forwardlens.rules.lifting.indexing import index
 from forwardlens.rules.statements.work import Work
-from forwardlens.rules.windows import plain_text
+from forwardlens.rules.windows import places_in, plain_text
 from forwardlens.source.dataflow import root
 from forwardlens.source.tree import dotted
 
@@ -68,4 +68,4 @@ def unmarked(region: Batched) -> Batched:
     """A region that is written to, with its slices as they are: an assignment needs an index."""
     cut = region.cut
     plain = None if cut is None else replace(cut, slices=tuple(plain_text(item) for item in cut.slices))
-    return replace(region, text=plain_text(region.text), cut=plain)
+    return replace(region, text=plain_text(region.text), cut=plain, places=places_in(region.text))
