@@ -67,9 +67,11 @@ class Lengths:
             group: set[str] = set()
             for value in every:
                 if value.loops[number] is not None:
-                    own = {p for p in self.places(value.text) | value.places if p.startswith(f"{loop}|")}
-                    # Without a slice the value has the loop's own length.
-                    group |= own or {f"{loop}|"}
+                    own = {p for p in self.places(value.text) if p.startswith(f"{loop}|")}
+                    if not own and not any(p.startswith(f"{loop}|") for p in value.places):
+                        # Without a slice the value has the loop's own length.
+                        own = {f"{loop}|"}
+                    group |= own
             self._join(group)
 
     def see(self, loop: str, window: str, length: int) -> None:
