@@ -168,9 +168,14 @@ export class Editor {
 
   private async quickInput(shortcut: string, text: string): Promise<void> {
     const input = this.page.locator(".quick-input-widget input.input");
-    await this.page.keyboard.press(shortcut);
-    await input.waitFor();
-    await input.fill(text);
+    // A key that comes while the editor is still drawing may be lost.
+    await until(`the input for ${text}`, async () => {
+      await this.page.keyboard.press(shortcut);
+      return input.fill(text, { timeout: PALETTE_MS }).then(
+        () => true,
+        () => undefined,
+      );
+    });
   }
 
   /** A visible line of code. On the screen its spaces are no-break spaces. */
