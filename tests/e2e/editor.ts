@@ -246,8 +246,16 @@ export class Editor {
 
   /** Takes the mouse to where nothing opens under it. */
   async restMouse(): Promise<void> {
-    await this.page.mouse.move(1, 1);
-    await this.page.locator(".monaco-hover").filter({ visible: true }).waitFor({ state: "detached" });
+    const hover = this.page.locator(".monaco-hover").filter({ visible: true });
+    // A hover that opens just as the mouse leaves stays until the mouse moves once more.
+    await until("the hover to close", async () => {
+      await this.page.mouse.move(9, 9);
+      await this.page.mouse.move(1, 1);
+      return hover.waitFor({ state: "detached", timeout: PALETTE_MS }).then(
+        () => true,
+        () => undefined,
+      );
+    });
   }
 
   /** The marker on the exact expression. */
