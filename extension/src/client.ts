@@ -1,4 +1,4 @@
-/** The language server's life: started, replaced when its launch changes, stopped. */
+/** The language server's life: started, replaced when another Python is to run it, stopped. */
 
 import type { ChildProcess } from "node:child_process";
 import { type Disposable, type LogOutputChannel, type Memento, Uri, window, workspace } from "vscode";
@@ -169,7 +169,10 @@ export class Server implements Disposable {
 
   /** A Python of the workspace is not remembered: the next workspace may have a reason not to trust it. */
   async #remember({ python, facts }: Started): Promise<void> {
-    if (chosenPython() === "" && (await onPath(PATH_NAMES)).includes(python)) {
+    if (chosenPython() !== "" || facts.executable === this.#memory.get(LAST_PYTHON)) {
+      return;
+    }
+    if ((await onPath(PATH_NAMES)).includes(python)) {
       await this.#memory.update(LAST_PYTHON, facts.executable);
     }
   }

@@ -157,12 +157,9 @@ export class Editor {
     // The palette keeps the commands that there were when it was opened, and some come with the extension's start.
     await until(`the command ${title}`, async () => {
       await this.quickInput("F1", `>${title}`);
-      const isThere = await row.waitFor({ timeout: PALETTE_MS }).then(
-        () => true,
-        () => false,
-      );
+      const isThere = await succeeds(row.waitFor({ timeout: PALETTE_MS }));
       await this.page.keyboard.press(isThere ? "Enter" : "Escape");
-      return isThere || undefined;
+      return isThere;
     });
   }
 
@@ -171,10 +168,7 @@ export class Editor {
     // A key that comes while the editor is still drawing may be lost.
     await until(`the input for ${text}`, async () => {
       await this.page.keyboard.press(shortcut);
-      return input.fill(text, { timeout: PALETTE_MS }).then(
-        () => true,
-        () => undefined,
-      );
+      return succeeds(input.fill(text, { timeout: PALETTE_MS }));
     });
   }
 
@@ -234,13 +228,7 @@ export class Editor {
     await until(`the language status ${text}`, async () => {
       await this.page.mouse.move(700, 20);
       await item.hover();
-      return hover
-        .first()
-        .waitFor({ timeout: 2_000 })
-        .then(
-          () => true,
-          () => undefined,
-        );
+      return succeeds(hover.first().waitFor({ timeout: 2_000 }));
     });
   }
 
@@ -251,10 +239,7 @@ export class Editor {
     await until("the hover to close", async () => {
       await this.page.mouse.move(9, 9);
       await this.page.mouse.move(1, 1);
-      return hover.waitFor({ state: "detached", timeout: PALETTE_MS }).then(
-        () => true,
-        () => undefined,
-      );
+      return succeeds(hover.waitFor({ state: "detached", timeout: PALETTE_MS }));
     });
   }
 
@@ -343,6 +328,14 @@ export async function until<T>(what: string, look: () => Promise<T | undefined>)
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   throw new Error(`waited in vain for ${what}`);
+}
+
+/** For `until`: whether a step of it went through. */
+function succeeds(step: Promise<unknown>): Promise<true | undefined> {
+  return step.then(
+    () => true as const,
+    () => undefined,
+  );
 }
 
 /** The editor writes no-break spaces where the text has spaces. */

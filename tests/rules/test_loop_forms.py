@@ -36,6 +36,14 @@ self.norm = nn.LayerNorm(16)
 self.cell = nn.GRUCell(16, 16)
 """
 
+LARGEST_ADDED_UP = """
+def forward(self, x):
+    total = torch.zeros(8)
+    for t in range(x.size(0)):
+        total = total + (x[t] * 2).amax(0)
+    return total
+"""
+
 CASES = [
     Case(
         "partly filled",
@@ -1015,25 +1023,13 @@ CASES = [
         "largest along its own length, added up",
         LEFT,
         "torch.randn(24, 24, 8)",
-        """
-        def forward(self, x):
-            total = torch.zeros(8)
-            for t in range(x.size(0)):
-                total = total + (x[t] * 2).amax(0)
-            return total
-        """,
+        LARGEST_ADDED_UP,
     ),
     Case(
         "largest along another length, added up",
         FIXED,
         "torch.randn(24, 7, 8)",
-        """
-        def forward(self, x):
-            total = torch.zeros(8)
-            for t in range(x.size(0)):
-                total = total + (x[t] * 2).amax(0)
-            return total
-        """,
+        LARGEST_ADDED_UP,
     ),
     Case(
         "largest along its own length, stacked",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from itertools import count
 
 from forwardlens.model import ExpressionCost, OpCost, Profile, Shape
 from forwardlens.rules.contract import Context
 from forwardlens.rules.lines import is_whole_line, shared_out
-from forwardlens.source.dataflow import names_used
+from forwardlens.source.dataflow import names_used, numbered
 from forwardlens.source.tree import Function, Tree, tree_of, walk
 
 # Python operators and the operator that runs for them, with the operands in source order.
@@ -63,11 +62,8 @@ class Sites:
         `used` are the names that are taken, those of `scope` if not given. The same node gets the same name again.
         """
         taken = names_used(scope) if used is None else {*used}
-        for number in count(1):
-            name = wanted if number == 1 else f"{wanted}_{number}"
-            if name not in taken and self._given_names.setdefault((scope, name), node) is node:
-                return name
-        raise AssertionError
+        free = (name for name in numbered(wanted) if name not in taken)
+        return next(name for name in free if self._given_names.setdefault((scope, name), node) is node)
 
     def cost(self, node: ast.AST) -> ExpressionCost | None:
         """What exactly this node paid, without the nodes inside it."""

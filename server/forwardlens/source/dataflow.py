@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import count
 
 from forwardlens.source.tree import Function, Tree, dotted, walk
 
@@ -342,7 +343,10 @@ def names_used(function: ast.AST) -> frozenset[str]:
 def fresh_name(function: ast.AST, wanted: str) -> str:
     """`wanted`, or the first of `wanted_2`, `wanted_3` … that `function` does not use for anything."""
     used = names_used(function)
-    name, number = wanted, 2
-    while name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
+    return next(name for name in numbered(wanted) if name not in used)
+
+
+def numbered(wanted: str) -> Iterator[str]:
+    """`wanted`, `wanted_2`, `wanted_3` and so on."""
+    yield wanted
+    yield from (f"{wanted}_{number}" for number in count(2))

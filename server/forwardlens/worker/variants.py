@@ -38,14 +38,14 @@ def variants(case: Case) -> Iterator[Variant]:
     given = list(tensors((case.args, case.kwargs)))
     # A GPU that is asked for an index out of range is lost to the whole process, so there integers only change places.
     careful = any(tensor.device.type != "cpu" for tensor in given)
-    if any(tensor.numel() > 1 for tensor in given):
+    several = any(tensor.numel() > 1 for tensor in given)
+    masks = any(_is_mask(tensor) for tensor in given)
+    if several:
         yield Variant("other values", lambda case: _mapped(case, lambda t: _mirrored(t, careful)))
-    if any(_is_mask(tensor) for tensor in given):
+    if masks:
         # Rows of which nothing is left are where ways to mask differ.
-        yield Variant(
-            "masks all false", lambda case: _mapped(case, lambda t: torch.zeros_like(t) if _is_mask(t) else t)
-        )
-    if any(tensor.numel() > 1 for tensor in given):
+        yield Variant("masks all false", _with_masks(torch.zeros_like))
+    if several:
         yield Variant("shuffled values", lambda case: _mapped(case, lambda t: _shuffled(t, careful)))
     for name, value in _other_arguments(case):
         yield Variant(f"{name}={value!r}", arguments=((name, value),))
@@ -53,8 +53,12 @@ def variants(case: Case) -> Iterator[Variant]:
         size = _shared_size(given, axis)
         if size is not None:
             yield Variant(f"another {what}", lambda case, a=axis, s=size: _mapped(case, lambda t: _resized(t, a, s)))
-    if any(_is_mask(tensor) for tensor in given):
-        yield Variant("masks all true", lambda case: _mapped(case, lambda t: torch.ones_like(t) if _is_mask(t) else t))
+    if masks:
+        yield Variant("masks all true", _with_masks(torch.ones_like))
+
+
+def _with_masks(fill: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Case], Case]:
+    return lambda case: _mapped(case, lambda t: fill(t) if _is_mask(t) else t)
 
 
 def _other_arguments(case: Case) -> Iterator[tuple[str, object]]:

@@ -10,7 +10,7 @@ from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arran
 from forwardlens.rules.callers import arguments_of
 from forwardlens.rules.lifting.counters import is_counted
 from forwardlens.rules.lifting.scope import Scope, is_atom
-from forwardlens.source.dataflow import fresh_name, names_bound, names_read
+from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
 from forwardlens.source.tree import Function, walk
 
 
@@ -113,11 +113,8 @@ def _kept(scope: Scope, name: str, value: Value, function: Function) -> Value:
     if reads < 2 or (isinstance(value, Batched) and value.view) or isinstance(value, Fixed):
         return value
     known = next((n for n, text in scope.before.items() if text == value.text), None)
-    own = known or next(
-        n
-        for n in (fresh_name(scope.loops[0].function, name), *(f"{name}_{k}" for k in range(2, 99)))
-        if n not in scope.before and n == fresh_name(scope.loops[0].function, n)
-    )
+    taken = {*scope.before, *names_used(scope.loops[0].function)}
+    own = known or next(n for n in numbered(name) if n not in taken)
     scope.before[own] = value.text
     scope.lengths.name(own, value.text)
     return replace(value, text=own, atom=True, cut=None)
