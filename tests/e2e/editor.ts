@@ -235,10 +235,10 @@ export class Editor {
   /** Takes the mouse to where nothing opens under it. */
   async restMouse(): Promise<void> {
     const hover = this.page.locator(".monaco-hover").filter({ visible: true });
-    // A hover that opens just as the mouse leaves stays until the mouse moves once more.
+    // A hover that is drawn anew just as the mouse leaves no longer knows of the mouse, but every key closes it.
     await until("the hover to close", async () => {
-      await this.page.mouse.move(9, 9);
       await this.page.mouse.move(1, 1);
+      await this.page.keyboard.press("Escape");
       return succeeds(hover.waitFor({ state: "detached", timeout: PALETTE_MS }));
     });
   }
