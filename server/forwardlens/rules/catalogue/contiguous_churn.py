@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
 from forwardlens.source.rewrite import checked, edit_between, has_comment, offsets, replace_statements, stands_alone
 
@@ -201,10 +201,9 @@ def _match(sites: Sites, node: ast.Call, cost: ExpressionCost) -> Match | None:
     if not readers.readers or edits is None:
         return None
     copies = max(cost.op_calls("aten::clone"), 1)
-    times = "once" if copies == 1 else f"{copies} times"
     return Match(
         sites.source.span(node),
-        f"This copies its tensor {times} in one forward, {percent(cost.share)} of it, "
+        f"This copies its tensor {times(copies)} in one forward, {percent(cost.share)} of it, "
         "for readers that work on any memory layout",
         cost.share,
         {"copies": copies},

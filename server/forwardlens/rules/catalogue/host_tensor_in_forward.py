@@ -10,7 +10,7 @@ import libcst as cst
 
 from forwardlens.model import Edit, Fix
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import definition
 from forwardlens.source.rewrite import (
@@ -190,7 +190,7 @@ def _match(sites: Sites, move: ast.Call) -> Match | None:
     share = sites.share(made, move)
     on_device = sites.context.profile.environment.device != "cpu"
     fix = _fix(sites, move, made, device)
-    text = f"`torch.{name}` makes its tensor on the host, {_times(cost.calls)} in one forward, and then moves it"
+    text = f"`torch.{name}` makes its tensor on the host, {times(cost.calls)} in one forward, and then moves it"
     told = f"{percent(share)} of it" if on_device else "free on a CPU, a copy and a wait on a GPU"
     return Match(
         sites.source.span(move),
@@ -201,10 +201,6 @@ def _match(sites: Sites, move: ast.Call) -> Match | None:
         (fix,) if fix is not None else (),
         None if on_device else "info" if share >= _VISIBLE_SHARE else "hint",
     )
-
-
-def _times(calls: int) -> str:
-    return "once" if calls == 1 else f"{calls} times"
 
 
 def _creation(sites: Sites, move: ast.Call) -> ast.Call | None:
