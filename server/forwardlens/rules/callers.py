@@ -94,12 +94,13 @@ def only_call(tree: Tree, function: Function) -> ast.Call | None:
     call = tree.parent(found[0]) if len(found) == 1 else None
     if not isinstance(call, ast.Call) or call.func is not found[0]:
         return None
-    return call if owner is None or _is_own_method(tree, call, owner) else None
+    objects = {"self", owner.name} if owner is not None and is_static(function) else {"self"}
+    return call if owner is None or _is_own_method(tree, call, owner, objects) else None
 
 
-def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef) -> bool:
+def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef, objects: set[str]) -> bool:
     function = tree.function(call)
-    own = isinstance(call.func, ast.Attribute) and dotted(call.func.value) == "self"
+    own = isinstance(call.func, ast.Attribute) and dotted(call.func.value) in objects
     return own and function is not None and tree.owner(function) is owner
 
 
@@ -130,13 +131,18 @@ def function_of(tree: Tree, call: ast.Call) -> Function | None:
     return None if shadowed or function is caller else function
 
 
+def is_static(function: Function) -> bool:
+    """Whether a method is not given the object that it is called on."""
+    return [dotted(d) for d in function.decorator_list] == ["staticmethod"]
+
+
 def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[str, ast.expr] | None:
     """What a call gives each parameter; None if that is not plain to see. Defaults have to be literals."""
     spec = function.args
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     if spec.vararg or spec.kwarg or spec.kwonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    if method:
+    if method and not is_static(function):
         if not names or names[0] != "self":
             return None
         names = names[1:]

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from forwardlens.rules.evidence import Sites
+from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.source.dataflow import (
     METADATA,
     aliases,
@@ -17,11 +17,12 @@ from forwardlens.source.dataflow import (
     names_bound,
     names_read,
     overlap,
+    root,
 )
 from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer, walk
 
-# A name for the size of an axis: the tensor's text and the axis, or a literal length.
-AxisSize = tuple[str, int]
+# A name for the size of an axis: the tensor's text and the axis, a literal length, or an attribute that has the number.
+AxisSize = tuple[str, int | None]
 
 
 # How many definitions a length is followed through.
@@ -195,7 +196,7 @@ def _zipped(target: ast.expr, call: ast.Call) -> dict[str, Element] | None:
     if len(names) != len(parts) or len(set(names)) != len(parts):
         return None
     counts = {ast.dump(p.pieces) if p.pieces is not None else None for p in parts}
-    if len(counts) > 1 or any(p.kept for p in parts):
+    if len(counts) > 1:
         return None
     # Where the lengths differ the shortest decides, so each is cut to the others. Pieces are as many everywhere.
     strict = any(isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords)
@@ -255,6 +256,8 @@ class _Sizes:
         found = _size_expression(node)
         if found is not None:
             return self.axis(*found, node, depth)
+        if isinstance(node, ast.Attribute) and dotted(node) is not None and self._is_kept(dotted(node) or ""):
+            return (dotted(node) or "", None)
         if isinstance(node, ast.Name):
             statement = definition(self.tree, self.function, node.id)
             return None if statement is None else self._defined(statement, node.id, depth)
@@ -269,9 +272,7 @@ class _Sizes:
         if place is None:
             return None
         if "." in place:
-            stores = (n for n in walk(self.function) if isinstance(n, ast.Attribute))
-            kept = not any(isinstance(n.ctx, ast.Store) and overlap(dotted(n) or "", place) for n in stores)
-            return (place, axis) if kept else None
+            return (place, axis) if self._is_kept(place) else None
         statement = definition(self.tree, self.function, place)
         made = self._created(statement.value, axis, depth) if statement is not None else None
         if made is not None:
@@ -279,6 +280,11 @@ class _Sizes:
         if any(self._between(store, where) for store in bindings(self.function, place)):
             return None
         return (place, axis)
+
+    def _is_kept(self, place: str) -> bool:
+        """Whether the function gives an attribute no other value."""
+        stores = (n for n in walk(self.function) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+        return not any(overlap(dotted(n) or "", place) for n in stores)
 
     def _defined(self, statement: ast.Assign, name: str, depth: int) -> AxisSize | None:
         """The axis behind `n` of `n = x.size(1)` or `b, n = x.shape`."""
@@ -370,9 +376,9 @@ def same_axis(tree: Tree, loop: Loop, base: ast.expr, axis: int, rank: int | Non
     if loop.stop is None:
         return False
 
-    def normal(size: tuple[str | None, int]) -> tuple[str | None, int]:
+    def normal(size: tuple[str | None, int | None]) -> tuple[str | None, int | None]:
         place, number = size
-        return (place, number + rank) if place and number < 0 and rank is not None else size
+        return (place, number + rank) if place and number is not None and number < 0 and rank is not None else size
 
     direct = _size_expression(loop.stop)
     if direct is not None and dotted(base) is not None:
@@ -432,7 +438,6 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
     reads = _inputs(sites.tree, loop, node, frozenset())
     if reads is None:
         return "carried"
-    own = {sites.tree.text(t) for t in _written_slices(node)}
     named = named_slices(sites, loop)
     # A slice under a name is the round's own only if the loop gives it.
     targets = _targets(sites.tree, loop)
@@ -446,15 +451,18 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         written = _slice_written(changed)
         if isinstance(written, ast.Name) and written.id not in targets:
             written = None
-        if written is not None and sites.tree.text(written) in own:
-            continue
         if _is_list_append(changed):
             if place in {name for name, _ in reads}:
                 return "carried"
             continue
         shared = aliases(function, place)
-        text = sites.tree.text(written) if written is not None else None
+        # A slice that the loop's own variables do not pick may be another round's as well.
+        text = sites.tree.text(written) if written is not None and _is_own_slice(sites, loop, written) else None
+        added = _added_to(sites.tree.parent(changed)) or _added_to(changed)
+        target = added if text is None else written
         for name, read in reads:
+            if target is not None and read is _base(target):
+                continue
             if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
                 return "carried"
     return "independent"
@@ -469,8 +477,36 @@ def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
     return set(names_bound(loop.target))
 
 
-def _written_slices(node: ast.AST) -> list[ast.Subscript | ast.Name]:
-    return [written for n in walk(node) if (written := _slice_written(n)) is not None]
+def _is_own_slice(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> bool:
+    """Whether each round has a slice of its own there: a slice that the loop gives, or one that its counter picks."""
+    head = loop_of(sites, loop)
+    if isinstance(written, ast.Name) or (head is not None and root(written) in head.elements):
+        return True
+    counts = isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "range"
+    counters = {head.index} if head is not None else _targets(sites.tree, loop) if counts else set[str | None]()
+    items = list[ast.expr]()
+    while isinstance(written, ast.Subscript):
+        items += index_items(written)
+        written = written.value
+    return any(_is_one_to_one(item) and names_read(item) & counters for item in items)
+
+
+def _base(node: ast.expr) -> ast.expr:
+    """`x` for `x[i][:n]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def _is_one_to_one(item: ast.expr) -> bool:
+    """Whether an index of a counter is another one for every number: `t + 1`, but not `t % 2` or `order[t]`."""
+    many = (ast.Subscript, ast.Call, ast.Mod, ast.FloorDiv, ast.IfExp)
+    return not any(isinstance(n, many) for n in walk(item))
+
+
+def _added_to(node: ast.AST | None) -> ast.expr | None:
+    """What a statement like `x[i] += part` adds to: the order of such rounds does not matter."""
+    return node.target if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)) else None
 
 
 def _slice_written(node: ast.AST) -> ast.Subscript | ast.Name | None:

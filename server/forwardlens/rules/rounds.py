@@ -94,19 +94,21 @@ def _appended(statement: ast.stmt) -> list[ast.expr]:
     return []
 
 
-def sorting(sites: Sites, loop: Looping) -> list[ast.Compare]:
+def sorting(sites: Sites, loop: Looping) -> list[ast.Compare | ast.Call]:
     """The comparisons of a tensor with the loop's own number, as in `labels == c`: the loop goes class by class."""
     targets = _variables(loop)
     return [
         n
         for part in body(loop)
         for n in walk(part)
-        if isinstance(n, ast.Compare)
-        and len(n.ops) == 1
-        and isinstance(n.ops[0], ast.Eq)
+        if isinstance(n, (ast.Compare, ast.Call))
         and sites.op(n, "aten::eq") is not None
-        and any(isinstance(o, ast.Name) and o.id in targets for o in (n.left, *n.comparators))
+        and any(isinstance(o, ast.Name) and o.id in targets for o in _operands(n))
     ]
+
+
+def _operands(node: ast.Compare | ast.Call) -> list[ast.expr]:
+    return [node.left, *node.comparators] if isinstance(node, ast.Compare) else node.args
 
 
 def claimed(context: Context, sites: Sites, rules: Iterable[Rule]) -> dict[ast.AST, bool]:

@@ -91,15 +91,22 @@ def together(values: Sequence[Value]) -> tuple[list[tuple[str, bool]], Batched]:
     right = common_right(seen)
     rank = max(*(max(v.round_rank, right) for v in seen), *(v.rank or 0 for v in values if isinstance(v, Fixed)), 0)
     texts: list[tuple[str, bool]] = []
+    shown = 0
     for value in values:
         if isinstance(value, Fixed):
             texts.append((fixed_text(value, right, len(live)), value.atom))
+            fixed = value.rank or 0
+            shown = max(shown, fixed + len(live) if fixed > right else fixed)
         else:
             own = seen_in(value, live)
-            texts.append(ordered(own, without_leading(own.order(right))))
-    loops = loop_dims(rank + len(live), right, len(live))
-    slots = tuple(d for d in range(rank + len(live)) if d not in loops)
-    return texts, spread(Batched("", rank + len(live), loops, slots), live, depth)
+            order = without_leading(own.order(right))
+            texts.append(ordered(own, order))
+            shown = max(shown, len(order))
+    # Dimensions of size 1 in front that no operand shows are not in the result either.
+    missing = rank + len(live) - shown
+    loops = tuple(d - missing for d in loop_dims(rank + len(live), right, len(live)))
+    slots = (*[None] * missing, *(d for d in range(shown) if d not in loops))
+    return texts, spread(Batched("", shown, loops, slots), live, depth)
 
 
 def in_place_of(node: ast.expr, operand: ast.expr, text: str, atom: bool) -> str:

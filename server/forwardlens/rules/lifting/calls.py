@@ -18,11 +18,12 @@ from forwardlens.rules.batched import (
 )
 from forwardlens.rules.callers import function_of
 from forwardlens.rules.lifting.broadcasting import elementwise
-from forwardlens.rules.lifting.counters import counter_as_tensor
+from forwardlens.rules.lifting.counters import counter_as_tensor, is_position
 from forwardlens.rules.lifting.dimensions import along, attention, loss, matrix_product
-from forwardlens.rules.lifting.indexing import gather_along
+from forwardlens.rules.lifting.indexing import gather_along, selected
 from forwardlens.rules.lifting.inlining import helper
 from forwardlens.rules.lifting.joins import join, list_of_rounds
+from forwardlens.rules.lifting.operators import compared
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.lifting.views import KNOWN_VIEWS, flat, flattens, view
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, LOSSES, POSITIONWISE_MODULES
@@ -32,6 +33,10 @@ from forwardlens.source.tree import argument, dotted, integer
 _BOOLEAN = frozenset(
     "gt ge lt le eq ne greater less logical_and logical_or logical_xor logical_not isnan isinf isfinite bool".split()
 )
+# Methods that take a slice, and how many operands they have.
+_SELECTING = {"select": 3, "narrow": 4}
+# Methods that compare as the operators do, with two operands.
+_COMPARING = frozenset("eq ne lt le gt ge".split())
 _LIKE = {"full_like": None, "zeros_like": "0", "ones_like": "1"}
 
 
@@ -40,7 +45,7 @@ def call(scope: Scope, node: ast.Call) -> Value:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     method = isinstance(node.func, ast.Attribute) and scope.varies(node.func.value)
     library = scope.is_library(node.func)
-    if isinstance(node.func, ast.Attribute) and not method and not library and _is_tensor_method(node):
+    if isinstance(node.func, ast.Attribute) and not method and not library and _is_tensor_method(scope, node):
         method = True
     if name == "sum" and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         rows = list_of_rounds(scope, node.args[0])
@@ -77,20 +82,26 @@ def call(scope: Scope, node: ast.Call) -> Value:
         return flat(scope, node, operands[0])
     if name in KNOWN_VIEWS and operands:
         return view(scope, name, node, operands)
+    if _SELECTING.get(name) == len(operands) and not node.keywords:
+        return selected(scope, name, node, operands)
     if (name in REDUCING or name in ALONG) and operands:
         return along(scope, name, node, operands)
     if name in {"gather", "index_select"} and len(operands) == 3 and not node.keywords:
         return gather_along(scope, name, node, operands)
+    if name in _COMPARING and len(operands) == 2 and any(is_position(scope, o) for o in operands):
+        return compared(scope, node, (operands[0], operands[1]), _argument_ranks(scope, node, name, 1))
     flags = any(isinstance(o, ast.Constant) and isinstance(o.value, bool) for o in node.args)
     if name in ELEMENTWISE and not flags and (name != "where" or len(operands) == 3):
         return _elementwise_call(scope, node, name, operands)
     raise RefusedError(f"`{name}` is not known to work position by position")
 
 
-def _is_tensor_method(node: ast.Call) -> bool:
+def _is_tensor_method(scope: Scope, node: ast.Call) -> bool:
     """A known method of a fixed receiver, as in `photo.lerp(rows[t], 0.5)`; `self.relu(x)` is a module."""
     assert isinstance(node.func, ast.Attribute)
-    return node.func.attr in ELEMENTWISE and dotted(node.func.value) != "self"
+    name = node.func.attr
+    known = name in ELEMENTWISE or (name in _SELECTING and scope.sites.op(node, f"aten::{name}") is not None)
+    return known and dotted(node.func.value) != "self"
 
 
 def _elementwise_call(scope: Scope, node: ast.Call, name: str, operands: list[ast.expr]) -> Value:
@@ -100,7 +111,7 @@ def _elementwise_call(scope: Scope, node: ast.Call, name: str, operands: list[as
         if any(scope.varies(o) for o in operands[1:]):
             raise RefusedError(f"`{scope.text(node)}` converts to what changes from round to round")
         value = scope.lift(operands[0])
-        if scope.writes and isinstance(value, Batched) and value.view:
+        if isinstance(value, Batched) and scope.may_write_to(value):
             raise RefusedError(f"`{scope.text(node)}` may or may not be a copy of what the loop writes to")
         result = elementwise(scope, node, operands[:1], [value], [None])
     else:

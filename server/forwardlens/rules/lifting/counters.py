@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from forwardlens.rules.batched import Batched, RefusedError, Value
+from forwardlens.rules.batched import Batched, RefusedError, Value, wrapped
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
 from forwardlens.rules.loops import Loop, same_axis, same_length, stop_is_count
 from forwardlens.rules.windows import marked
@@ -70,7 +71,7 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
     if first.pieces is not None:
         return f": {scope.home.text(first.pieces)}"
     if first.partners:
-        raise RefusedError("the shorter of two tensors decides how many rounds there are")
+        return _shortest_window(scope, loop, base, axis, [(first.base, first.axis), *first.partners])
     counted = first.base
     if same_length(scope.sites.tree, loop, (base, axis), (counted, first.axis)):
         return ":"
@@ -81,6 +82,20 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
     text = scope.home.text(counted)
     cut = f": {text}.size({first.axis})" if first.axis else f": len({text})"
     return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", cut)
+
+
+def _shortest_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, every: Sequence[tuple[ast.expr, int]]) -> str:
+    """The rounds of `enumerate(zip(x, y))`, as many as the shorter of the two has slices."""
+    if all(same_length(scope.sites.tree, loop, (base, axis), other) for other in every):
+        return ":"
+    if any(scope.home.varies(other) for other, _ in every):
+        raise RefusedError("the number of rounds changes inside the loop")
+    lengths = [f"{_stem(scope, other)}.size({a})" if a else f"len({scope.home.text(other)})" for other, a in every]
+    return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", f": min({', '.join(lengths)})")
+
+
+def _stem(scope: Scope, node: ast.expr) -> str:
+    return wrapped(scope.home.text(node), is_atom(node))
 
 
 def position_of(scope: Scope, item: ast.expr) -> Counted | None:

@@ -49,6 +49,9 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr])
     given = None if numbers is None else [n for n in numbers if n is not None]
     if name == "norm" and given is None and value.round_rank > 1:
         raise RefusedError(f"`{scope.text(node)}` flattens the round's value")
+    if given is None:
+        # Dimensions of size 1 have no part in a reduction over all of them.
+        value = replace(value, slots=tuple(s for s in value.slots if s is not None) or value.slots)
     dims = round_dims(value, given)
     if name in _NEEDS_ELEMENTS and _empty_together(scope, node, dims):
         scope.needs_rounds.append(scope.text(node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
@@ -29,13 +30,12 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({scope.text(element.pieces)}, -1))"
         own = tuple(d for d in range(rank + 1) if d != axis)
         return Batched(pieces, rank + 1, scope.only(depth, axis), own, view=True)
+    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
     if element.partners:
         cut = _shortest(scope, scope.loops[depth], element)
         items = [*[":"] * axis, cut, *[":"] * (rank - 1 - axis)]
-        own = tuple(d for d in range(rank) if d != axis)
         whole = Cut(text, atom, (*items,))
-        return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), own, cut=whole, view=True)
-    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
+        return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
     return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
 
 
@@ -66,8 +66,21 @@ def _shortest(scope: Scope, loop: Loop, element: Element) -> str:
     ]
     cut = f": {lengths[0]}" if len(lengths) == 1 else f": min({', '.join(lengths)})"
     every = [(element.base, element.axis), *element.partners]
-    around = scope.sites.tree.parent(element.base)
-    op = scope.sites.op(around, "aten::unbind") if around is not None else None
-    scope.lengths.shapes[key_of(loop)] = op.shape_variants if op is not None else 0
+    scope.lengths.shapes[key_of(loop)] = _shapes_seen(scope, every)
     scope.lengths.zipped[key_of(loop)] = {f"{key_of(loop)}|{scope.text(base)}.{axis}" for base, axis in every}
     return marked(key_of(loop), f"{scope.text(element.base)}.{element.axis}", cut)
+
+
+def _shapes_seen(scope: Scope, every: Sequence[tuple[ast.expr, int]]) -> int:
+    """How many lengths the run saw the tensors of a `zip` with; 0 if it does not tell."""
+    lengths: set[int] = set()
+    for base, axis in every:
+        around = scope.sites.tree.parent(base)
+        if isinstance(around, ast.Attribute):
+            # Of `x.unbind(1)` and `x.split(1)` the run tells what each was called on.
+            around = scope.sites.tree.parent(around)
+        op = scope.sites.op(around, "aten::unbind", "aten::split") if around is not None else None
+        if op is None or op.shape_variants != 1 or not op.shapes:
+            return 0
+        lengths.add(op.shapes[0][axis])
+    return len(lengths)

@@ -263,6 +263,28 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
     )
 
 
+def selected(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+    """`x.select(1, t)` and `x.narrow(1, t, 1)`, which are `x[:, t]` and `x[:, t : t + 1]`."""
+    op, dim = scope.sites.op(node, f"aten::{name}"), integer(operands[1])
+    base, item = operands[0], operands[2]
+    if op is None or not op.shapes or dim is None:
+        raise RefusedError(f"`{scope.text(node)}` has no plain dimension")
+    rank = len(op.shapes[0])
+    if name == "narrow":
+        if integer(operands[3]) != 1:
+            raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+        item = ast.Slice(item, ast.BinOp(item, ast.Add(), ast.Constant(1)))
+    items: list[ast.expr] = [*(ast.Slice() for _ in range(dim % rank)), item]
+    part = ast.copy_location(ast.Subscript(base, ast.Tuple(items, ast.Load()), ast.Load()), node)
+    if not scope.varies(base):
+        scope.require_pure(base)
+        return index_of_rank(scope, part, items, rank)
+    value = scope.lift(base)
+    if isinstance(value, Fixed):
+        raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
+    return _index_batched(scope, part, value)
+
+
 def gather_along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
     """`row.gather(0, ids[b])` and `row.index_select(0, ids[b])`."""
     value, ids, dim = scope.lift(operands[0]), scope.lift(operands[2]), integer(operands[1])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged
-from forwardlens.rules.callers import arguments_of
+from forwardlens.rules.callers import arguments_of, is_static
 from forwardlens.rules.lifting.counters import is_counted
 from forwardlens.rules.lifting.scope import Scope, is_atom
 from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
@@ -125,7 +125,7 @@ def _is_plain(function: Function) -> bool:
     inside = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Lambda, ast.NamedExpr)
     return (
         isinstance(function, ast.FunctionDef)
-        and not function.decorator_list
+        and (not function.decorator_list or is_static(function))
         and not any(isinstance(n, inside) for n in walk(function))
     )
 

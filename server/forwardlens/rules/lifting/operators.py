@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, wrapped
@@ -33,17 +34,15 @@ def compare(scope: Scope, node: ast.Compare) -> Value:
     if shapes is None:
         raise RefusedError(f"`{scope.text(node)}` is no tensor comparison that the run saw")
     operands = (node.left, node.comparators[0])
-    counters = [is_position(scope, o) for o in operands]
-    if any(counters):
-        return _compare_with_counter(scope, node, operands, counters[0], [len(s) for s in shapes])
+    if any(is_position(scope, o) for o in operands):
+        return compared(scope, node, operands, [len(s) for s in shapes])
     values = [scope.lift(o) for o in operands]
     return replace(elementwise(scope, node, operands, values, [len(s) for s in shapes]), boolean=True)
 
 
-def _compare_with_counter(
-    scope: Scope, node: ast.Compare, operands: tuple[ast.expr, ast.expr], first: bool, ranks: list[int]
-) -> Value:
-    """`t < lengths`: the counter becomes an `arange` on the same device."""
+def compared(scope: Scope, node: ast.expr, operands: tuple[ast.expr, ast.expr], ranks: Sequence[int | None]) -> Value:
+    """`t < lengths` or `lengths.gt(t)`: the counter becomes an `arange` on the same device."""
+    first = is_position(scope, operands[0])
     other, own = operands[1 if first else 0], position_of(scope, operands[0 if first else 1])
     value = scope.lift(other)
     if own is None or own.shift:
@@ -51,9 +50,10 @@ def _compare_with_counter(
     loop = scope.loops[own.depth]
     stop = scope.stop_of(loop)
     if isinstance(value, Fixed):
-        if max(ranks) == 0 or not value.atom:
+        rank = max((r for r in ranks if r is not None), default=0)
+        if rank == 0 or not value.atom:
             raise RefusedError(f"`{scope.text(other)}` may be a number")
-        value = replace(value, rank=max(ranks))
+        value = replace(value, rank=rank)
     counter = arange(scope, loop, stop, f", device={wrapped(value.text, value.atom)}.device")
     steps = Batched(counter, 1, scope.only(own.depth, 0), ())
     values = [steps, value] if first else [value, steps]

@@ -90,4 +90,5 @@ def _rank_of_argument(scope: Scope, call: ast.Call, name: str) -> int | None:
         return None
     at = 1 if ops[0].name == "aten::embedding" else 0
     known = ops[0].name.removeprefix("aten::") in ELEMENTWISE | REDUCING | ALONG or ops[0].name in POSITIONWISE_MODULES
-    return len(ops[0].shapes[at]) if (at or known) and len(ops[0].shapes) > at else None
+    # A method's operator has its receiver first.
+    return len(ops[0].shapes[at]) if (at or known or method) and len(ops[0].shapes) > at else None

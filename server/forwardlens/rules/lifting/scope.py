@@ -49,8 +49,8 @@ class Scope(ABC):
     needs_rounds: list[str] = field(default_factory=list[str])
     # Names that a round binds; reading one before it is bound reads the previous round's value.
     bound: frozenset[str] = frozenset()
-    # Whether the loop writes into tensors, so that it matters if a value shares memory with another.
-    writes: bool = False
+    # The places that the loop writes into, and all that may share memory with them; "" for one that is not plain.
+    writes: frozenset[str] = frozenset()
 
     @abstractmethod
     def lift(self, node: ast.expr) -> Value:
@@ -108,6 +108,10 @@ class Scope(ABC):
         if loop.stop is None or not stop_is_count(loop.stop) or self.home.varies(loop.stop):
             raise RefusedError("the number of rounds is not written in the source")
         return self.home.text(loop.stop)
+
+    def may_write_to(self, value: Batched) -> bool:
+        """Whether the loop may write to memory that a value shows."""
+        return value.view and any(re.search(rf"\b{re.escape(place)}\b", value.text) for place in self.writes)
 
     def meet(self, values: Iterable[Value]) -> None:
         """Note that values are operands of one operator."""

@@ -32,7 +32,7 @@ def flattens(name: str, operands: Sequence[ast.expr]) -> bool:
 
 def flat(scope: Scope, node: ast.Call, operand: ast.expr) -> Value:
     value = scope.lift(operand)
-    if isinstance(value, Fixed) or scope.writes:
+    if isinstance(value, Fixed) or scope.may_write_to(value):
         raise RefusedError(f"`{scope.text(node)}` may or may not be a copy of what the loop writes to")
     live = live_loops([value])
     put = seen_in(value, live)
@@ -91,10 +91,28 @@ def _reshape(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Valu
         sizes = sizes[0].elts
     own = [s for s in value.slots if s is not None]
     others = [s for s in sizes if integer(s) != 1]
-    if len(others) != len(own) or len(own) > 1 or any(isinstance(s, ast.Starred) for s in sizes):
-        raise RefusedError(f"`{scope.text(node)}` reshapes a round's value")
+    if any(isinstance(s, ast.Starred) for s in sizes) or not sizes:
+        raise RefusedError(f"`{scope.text(node)}` has no plain shape")
+    if len(others) != len(own) or len(own) > 1:
+        return _reshaped(scope, node, value, sizes)
     left = iter(own)
     return replace(value, slots=tuple(None if integer(s) == 1 else next(left) for s in sizes))
+
+
+def _reshaped(scope: Scope, node: ast.Call, value: Batched, sizes: Sequence[ast.expr]) -> Batched:
+    """Another shape for each round's elements, behind the dimensions of the loops."""
+    if scope.may_write_to(value):
+        raise RefusedError(f"`{scope.text(node)}` may or may not be a copy of what the loop writes to")
+    if None in value.slots or None in value.loops:
+        raise RefusedError(f"`{scope.text(node)}` reshapes a round's value")
+    for size in sizes:
+        scope.require_pure(size)
+    put = arranged(value, value.round_rank)
+    depth = len(put.loops)
+    flat = put.text if put.round_rank == 1 else f"{wrapped(put.text, put.atom)}.flatten({depth})"
+    shape = ", ".join(scope.text(size) for size in sizes)
+    text = f"{wrapped(flat, put.atom or flat != put.text)}.unflatten({depth}, ({shape}{',' * (len(sizes) == 1)}))"
+    return leading(text, len(sizes), depth)
 
 
 def _transpose(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Value:

@@ -81,10 +81,18 @@ def is_named(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def is_tensor_write(node: ast.AST) -> bool:
+def written_places(loop: Loop, node: ast.AST) -> frozenset[str]:
+    """The places that a loop writes into, and all that may share memory with them; "" for one that is not plain."""
+    places = {root(target) or "" for n in walk(node) if (target := _written_to(n)) is not None}
+    return frozenset(place for written in places for place in aliases(loop.function, written))
+
+
+def _written_to(node: ast.AST) -> ast.expr | None:
+    """`x[:, t]` for `x[:, t] = v` and for `x[:, t].zero_()`."""
     if isinstance(node, ast.Subscript):
-        return isinstance(node.ctx, ast.Store)
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in INPLACE
+        return node if isinstance(node.ctx, ast.Store) else None
+    called = node.func if isinstance(node, ast.Call) else None
+    return called.value if isinstance(called, ast.Attribute) and called.attr in INPLACE else None
 
 
 def require_rounds(needs_rounds: Sequence[str]) -> None:

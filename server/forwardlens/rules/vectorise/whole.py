@@ -14,7 +14,7 @@ from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of
 from forwardlens.rules.statements.filling import filled_at_once
 from forwardlens.rules.statements.rounds import Rounds
 from forwardlens.rules.statements.sums import summed
-from forwardlens.rules.vectorise.independence import is_named, is_tensor_write, require_independent, require_rounds
+from forwardlens.rules.vectorise.independence import is_named, require_independent, require_rounds, written_places
 from forwardlens.rules.vectorise.joining import appended_edits, in_order, join_of, joined, joins_of, owned, replace_join
 from forwardlens.rules.vectorise.replacing import (
     indent_unit,
@@ -118,7 +118,7 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
     if not stands_alone(sites.tree, node) or not (loop.counted is None or stands_alone(sites.tree, loop.counted)):
         raise RefusedError("the loop shares a line with other code")
     rounds = Rounds(sites, loop, indent_unit(sites, node), lifter_for(sites, loop, lengths))
-    rounds.lifter.writes = any(is_tensor_write(n) for n in walk(node))
+    rounds.lifter.writes = written_places(loop, node)
     lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
     require_independent(sites, loop, node, rounds)
     if rounds.totals or rounds.writes:
