@@ -232,7 +232,7 @@ def sliced(iterable: ast.expr) -> Element:
         return Element(base, axis, kept=True) if integer(size) == 1 else Element(iterable, 0)
     if size is None:
         return Element(iterable, 0)
-    whole = _size_expression(size)
+    whole = size_expression(size)
     if whole is not None and (dotted(whole[0]), whole[1]) == (dotted(base) or "", axis):
         return Element(base, axis, kept=True)
     return Element(base, axis, pieces=size)
@@ -253,7 +253,7 @@ class _Sizes:
         value = integer(node)
         if value is not None:
             return ("", value)
-        found = _size_expression(node)
+        found = size_expression(node)
         if found is not None:
             return self.axis(*found, node, depth)
         if isinstance(node, ast.Attribute) and dotted(node) is not None and self._is_kept(dotted(node) or ""):
@@ -349,7 +349,7 @@ def leading_shape(node: ast.expr) -> ast.expr | None:
     return shape_of(node)
 
 
-def _size_expression(node: ast.expr) -> tuple[ast.expr, int] | None:
+def size_expression(node: ast.expr) -> tuple[ast.expr, int] | None:
     """`x.size(1)`, `x.shape[1]`, `len(x)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
         axis = integer(argument(node, 0, "dim"))
@@ -380,7 +380,7 @@ def same_axis(tree: Tree, loop: Loop, base: ast.expr, axis: int, rank: int | Non
         place, number = size
         return (place, number + rank) if place and number is not None and number < 0 and rank is not None else size
 
-    direct = _size_expression(loop.stop)
+    direct = size_expression(loop.stop)
     if direct is not None and dotted(base) is not None:
         # Asked at the head of the loop itself, whatever the name was bound to before.
         same = normal((dotted(direct[0]), direct[1])) == normal((dotted(base), axis))
@@ -408,7 +408,7 @@ def stop_is_count(node: ast.expr) -> bool:
     literal = integer(node)
     if literal is not None:
         return literal >= 0
-    return _size_expression(node) is not None or isinstance(node, (ast.Name, ast.Attribute))
+    return size_expression(node) is not None or isinstance(node, (ast.Name, ast.Attribute))
 
 
 def leaves_early(loop: ast.AST) -> bool:

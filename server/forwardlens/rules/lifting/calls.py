@@ -19,7 +19,7 @@ from forwardlens.rules.batched import (
 from forwardlens.rules.callers import function_of
 from forwardlens.rules.lifting.broadcasting import elementwise
 from forwardlens.rules.lifting.counters import counter_as_tensor, is_position
-from forwardlens.rules.lifting.dimensions import along, attention, loss, matrix_product
+from forwardlens.rules.lifting.dimensions import along, attention, einsum, loss, matrix_product
 from forwardlens.rules.lifting.indexing import gather_along, selected
 from forwardlens.rules.lifting.inlining import helper
 from forwardlens.rules.lifting.joins import join, list_of_rounds
@@ -37,6 +37,8 @@ _BOOLEAN = frozenset(
 _SELECTING = {"select": 3, "narrow": 4}
 # Methods that compare as the operators do, with two operands.
 _COMPARING = frozenset("eq ne lt le gt ge".split())
+# Functions that make a tensor of numbers alone.
+_MADE = frozenset({"arange", "zeros", "ones"})
 _LIKE = {"full_like": None, "zeros_like": "0", "ones_like": "1"}
 
 
@@ -54,6 +56,9 @@ def call(scope: Scope, node: ast.Call) -> Value:
     if name is None or (not method and not library):
         function = function_of(scope.sites.tree, node)
         return _module(scope, node) if function is None else helper(scope, node, function)
+    made = _made_of_sizes(scope, name, node) if library and name in _MADE else None
+    if made is not None:
+        return made
     if any(scope.varies(keyword.value) for keyword in node.keywords):
         raise RefusedError(f"`{scope.text(node)}` has a keyword that changes from round to round")
     for keyword in node.keywords:
@@ -70,6 +75,8 @@ def call(scope: Scope, node: ast.Call) -> Value:
         return counter_as_tensor(scope, name, node)
     if name in {"embedding", "linear"} and library:
         return _module(scope, node)
+    if name == "einsum" and library:
+        return einsum(scope, node)
     if name in JOINS and library:
         return join(scope, node, name)
     if name in {"matmul", "mm", "bmm", "mv", "dot"} and len(operands) == 2 and not node.keywords:
@@ -102,6 +109,18 @@ def _is_tensor_method(scope: Scope, node: ast.Call) -> bool:
     name = node.func.attr
     known = name in ELEMENTWISE or (name in _SELECTING and scope.sites.op(node, f"aten::{name}") is not None)
     return known and dotted(node.func.value) != "self"
+
+
+def _made_of_sizes(scope: Scope, name: str, node: ast.Call) -> Fixed | None:
+    """`torch.arange(row.size(0), device=row.device)`: the same in every round if all that it is made of is."""
+    given: list[ast.expr] = [*node.args, *(k.value for k in node.keywords)]
+    if any(is_position(scope, g) for g in given):
+        return None
+    values = {g: scope.lift(g) for g in given}
+    if not all(isinstance(v, Fixed) and (g not in node.args or v.rank == 0) for g, v in values.items()):
+        return None
+    text = scope.spliced(node, {g: v.text for g, v in values.items()})
+    return Fixed(text, 1 if name == "arange" else len(node.args), atom=True)
 
 
 def _elementwise_call(scope: Scope, node: ast.Call, name: str, operands: list[ast.expr]) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from string import ascii_lowercase
 
 from forwardlens.rules.batched import (
     Batched,
@@ -20,7 +21,17 @@ from forwardlens.rules.batched import (
 from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
 from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.rules.reducing import ALONG, NEEDS_DIM, between, placed, plain, product, reduced, round_dims, standing
+from forwardlens.rules.reducing import (
+    ALONG,
+    NEEDS_DIM,
+    between,
+    placed,
+    plain,
+    product,
+    reduced,
+    round_dims,
+    standing,
+)
 from forwardlens.source.tree import integer
 
 _NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin"})
@@ -109,6 +120,40 @@ def matrix_product(scope: Scope, node: ast.expr, operands: Sequence[ast.expr]) -
     values = [seen_in(v, live) if isinstance(v, Batched) else v for v in values]
     result = product(values, ranks, len(live))
     return spread(result, live, scope.depth)
+
+
+def einsum(scope: Scope, node: ast.Call) -> Value:
+    """`einsum("bd,de->be", x[:, h], w[h])`: the loops get letters of their own."""
+    text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+    values = [scope.lift(a) for a in node.args[1:]]
+    if not isinstance(text, str) or "->" not in text or "." in text or node.keywords:
+        raise RefusedError(f"`{scope.text(node)}` does not say which dimensions it keeps")
+    inputs, output = text.replace(" ", "").split("->")
+    terms = inputs.split(",")
+    live = live_loops([v for v in values if isinstance(v, Batched)])
+    letters = [c for c in ascii_lowercase if c not in text][: len(live)]
+    if len(terms) != len(values) or len(letters) != len(live):
+        raise RefusedError(f"`{scope.text(node)}` does not say which dimensions it keeps")
+    parts: dict[ast.expr, str] = {}
+    rights: list[int] = []
+    for number, (argument, value) in enumerate(zip(node.args[1:], values, strict=True)):
+        if isinstance(value, Fixed):
+            continue
+        if value.round_rank != len(terms[number]):
+            raise RefusedError(f"the run saw other dimensions at `{scope.text(node)}`")
+        moving = live_loops([value])
+        put = seen_in(value, moving)
+        put = put if put.plain else arranged(put, put.natural)
+        rights.append(min(put.natural, len(output)))
+        parts[argument] = put.text
+        own = dict(zip(put.loops, (letters[live.index(k)] for k in moving), strict=True))
+        own.update(zip(put.slots, terms[number], strict=True))
+        terms[number] = "".join(own[d] for d in range(put.rank))
+    scope.meet([v for v in values if isinstance(v, Batched)])
+    # Where the first operand has the loops.
+    cut = len(output) - rights[0]
+    parts[node.args[0]] = f'"{",".join(terms)}->{output[:cut]}{"".join(letters)}{output[cut:]}"'
+    return spread(standing(scope.spliced(node, parts), len(output), rights[0], len(live)), live, scope.depth)
 
 
 def attention(scope: Scope, node: ast.Call) -> Value:

@@ -206,6 +206,10 @@ def _gather(scope: Scope, node: ast.Subscript, item: ast.expr) -> Batched:
     """`table[ids[:, t]]`: look-ups along the first dimension of a fixed tensor."""
     op = scope.sites.op(node, "aten::index")
     ids = scope.lift(item)
+    cost = scope.sites.cost(node)
+    if op is None and cost is not None and isinstance(ids, Batched) and not ids.slots and cost.op_calls("aten::item"):
+        # One position as a tensor: indexing reads it and selects.
+        op = scope.sites.op(node, "aten::select")
     if op is None or not op.shapes or isinstance(ids, Fixed) or ids.boolean:
         raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
     scope.require_pure(node.value)

@@ -13,7 +13,7 @@ from forwardlens.rules.lifting.elements import element
 from forwardlens.rules.lifting.indexing import subscript
 from forwardlens.rules.lifting.operators import binary, compare, unary
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.rules.loops import Loop
+from forwardlens.rules.loops import Loop, size_expression
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import METADATA, names_bound
 from forwardlens.source.tree import integer
@@ -27,6 +27,9 @@ class Lifter(Scope):
             return self._name(node)
         if not self.varies(node):
             return self._fixed(node)
+        size = self._size(node)
+        if size is not None:
+            return size
         match node:
             case ast.BinOp(op=ast.MatMult()):
                 return matrix_product(self, node, (node.left, node.right))
@@ -64,6 +67,21 @@ class Lifter(Scope):
         self.require_pure(node)
         atom = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant))
         return Fixed(self.text(node), 0 if isinstance(node, ast.Constant) or integer(node) is not None else None, atom)
+
+    def _size(self, node: ast.expr) -> Fixed | None:
+        """`row.size(0)`: how long a dimension of the round's value is, which is the same in every round."""
+        asked = size_expression(node)
+        if asked is None or not self.varies(asked[0]):
+            return None
+        value, axis = self.lift(asked[0]), asked[1]
+        if isinstance(value, Fixed) or not -value.round_rank <= axis < value.round_rank:
+            raise RefusedError(f"`{self.text(node)}` has no form for all rounds at once")
+        slot = value.slots[axis]
+        if slot is None:
+            return Fixed("1", 0, atom=True)
+        whole = value.cut is not None and value.cut.slices[slot] == ":"
+        stem = wrapped(value.cut.stem, value.cut.atom) if value.cut and whole else wrapped(value.text, value.atom)
+        return Fixed(f"{stem}.size({slot})", 0, atom=True)
 
     def _attribute(self, node: ast.Attribute) -> Value:
         value = self.lift(node.value)

@@ -71,6 +71,11 @@ def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
             rank = scope.sites.base_rank(node)
             if rank is not None:
                 return rank
+        if isinstance(node, ast.Subscript) and dotted(node.slice) == name and scope.sites.op(node, "aten::index"):
+            # `index` gives its positions the shape of the result before it reads them.
+            positions = scope.sites.inner_op(node, "aten::reshape")
+            if positions is not None and positions.shapes:
+                return len(positions.shapes[0])
     for call in (n for n in walk(where) if isinstance(n, ast.Call)):
         function = function_of(scope.sites.tree, call)
         given = None if function is None else arguments_of(function, call, method=isinstance(call.func, ast.Attribute))

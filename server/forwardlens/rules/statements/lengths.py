@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, indexed, meeting, wrapped
 from forwardlens.rules.evidence import index_items
@@ -29,8 +30,6 @@ def write_lengths(work: Work, node: ast.Assign, target: ast.Subscript) -> None:
         raise RefusedError("slices of different lengths get tensors")
     cut = cuts[0]
     lower, upper = cut.lower, cut.upper
-    if (lower is None) == (upper is None):
-        raise RefusedError(f"`{work.text(target)}` has two bounds per round")
     value = work.lifter.lift(node.value)
     if isinstance(value, Batched):
         raise RefusedError("slices of different lengths get values of their own")
@@ -60,12 +59,9 @@ def write_lengths(work: Work, node: ast.Assign, target: ast.Subscript) -> None:
     made = _made_of_compare(work, inner, value, region)
     device, size = (made.device, made.size(axis)) if made is not None else (f"{base}.device", f"{base}.size({axis})")
     where = f", device={device}" if device else ""
-    lengths, late = _lengths(work, upper if upper is not None else lower, device)
-    sign = ("<=" if late else "<") if upper is not None else (">" if late else ">=")
     positions = f"{work.lifter.torch}.arange({size}{where})"
-    mask = Batched(
-        f"{positions} {sign} {lengths}", 2, (0,), tuple(1 if s == slot else None for s in region.slots), atom=False
-    )
+    asked = _compared(work, positions, lower, upper, device)
+    mask = Batched(asked, 2, (0,), tuple(1 if s == slot else None for s in region.slots), atom=False)
     text = meeting(mask, region)
     if made is not None:
         work.lines.append(f"{made.name} = {made.finished(text, text == mask.text)}")
@@ -81,13 +77,23 @@ def _made_of_compare(work: Work, inner: ast.expr, value: Fixed, region: Batched)
     return made_mask(work.sites, work.lifter.loops[0], inner.id, value.text)
 
 
-def _lengths(work: Work, bound: ast.expr | None, device: str) -> tuple[str, bool]:
+def _compared(work: Work, positions: str, lower: ast.expr | None, upper: ast.expr | None, device: str) -> str:
+    """The text that asks which positions are inside each round's bounds."""
+    asked: list[str] = []
+    for bound, plain, late in ((lower, ">=", ">"), (upper, "<", "<=")):
+        if bound is not None:
+            lengths, is_late = _lengths(work, bound, device)
+            asked.append(f"{positions} {late if is_late else plain} {lengths}")
+    return asked[0] if len(asked) == 1 else " & ".join(f"({one})" for one in asked)
+
+
+def _lengths(work: Work, bound: ast.expr, device: str) -> tuple[str, bool]:
     """The text of all rounds' lengths as a column on a device, and whether it is one less than them.
 
     They may be a tensor or a list of numbers; that they are slice bounds tells that each is one integer.
     """
-    if bound is None:
-        raise RefusedError("a slice has no bound")
+    if not work.varies(bound):
+        return work.text(bound), False
     where = f", device={device}" if device else ""
     counted = numbers(work.lifter, bound, where)
     if counted is not None:
@@ -95,13 +101,29 @@ def _lengths(work: Work, bound: ast.expr | None, device: str) -> tuple[str, bool
     listed = _listed(work, bound)
     if listed is not None:
         return f"{work.lifter.torch}.as_tensor({listed}{where})[:, None]", False
-    value = work.lifter.lift(bound)
+    number, whole = _number_read(bound)
+    value = work.lifter.lift(number)
     if isinstance(value, Fixed) or value.slots:
         raise RefusedError("the length of a slice is not one number per round")
+    if whole:
+        value = replace(value, text=f"{wrapped(value.text, value.atom)}.long()", atom=True, cut=None)
     column = indexed(value.text, [":", "None"], atom=value.atom)
     if value.cut is not None:
         column = indexed(value.cut.stem, [value.cut.slices[0], "None"], atom=value.cut.atom)
     return f"{column}.to({device})" if device else f"{column}.cpu()", False
+
+
+def _number_read(bound: ast.expr) -> tuple[ast.expr, bool]:
+    """The tensor that a bound like `int(n[b].item())` reads, and whether what follows the point is cut off."""
+    whole = False
+    while isinstance(bound, ast.Call):
+        if dotted(bound.func) == "int" and len(bound.args) == 1:
+            bound, whole = bound.args[0], True
+        elif isinstance(bound.func, ast.Attribute) and bound.func.attr == "item" and not bound.args:
+            bound = bound.func.value
+        else:
+            break
+    return bound, whole
 
 
 def _listed(work: Work, bound: ast.expr) -> str | None:
