@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.pairs import Pairs, combined_pairs, counted_pairs
 from forwardlens.source.dataflow import (
     METADATA,
     aliases,
@@ -53,7 +55,8 @@ class Loop:
     `index` counts from `start` to `stop` in steps of `step`; `stop` is None where the loop takes every slice of a
     tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices. `backwards` is true if the
     rounds run from the last one to the first. `body` are the statements of a round, without the step of a `while`
-    loop's counter, which `counted` gives its first value.
+    loop's counter, which `counted` gives its first value. `pairs` is given where two loops, one below the other, go
+    through all pairs of something; they are one loop then, with the inner one's body.
     """
 
     node: ast.For | ast.While | Comprehension
@@ -66,10 +69,12 @@ class Loop:
     backwards: bool = False
     body: tuple[ast.stmt, ...] = ()
     counted: ast.stmt | None = None
+    pairs: Pairs | None = None
 
     @property
     def variables(self) -> frozenset[str]:
-        return frozenset({*self.elements, *([self.index] if self.index else [])})
+        paired = self.pairs.names if self.pairs is not None else ()
+        return frozenset({*self.elements, *([self.index] if self.index else []), *paired})
 
 
 def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
@@ -83,23 +88,52 @@ def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
     if isinstance(node, ast.While):
         return _counting(sites.tree, function, node)
     if isinstance(node, ast.For) and not node.orelse:
+        paired = _paired(node)
+        if paired is not None:
+            pairs, body = paired
+            return Loop(node, function, None, 0, None, {}, body=(*body,), pairs=pairs)
         head = _head(node.target, node.iter)
         return None if head is None else Loop(node, function, *head, body=(*node.body,))
-    if isinstance(node, (ast.ListComp, ast.GeneratorExp)) and len(node.generators) == 1:
-        return next(iter(loops_of(sites, node)), None)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        loops = loops_of(sites, node)
+        return loops[0] if len(loops) == 1 else None
     return None
+
+
+def _paired(node: ast.For) -> tuple[Pairs, list[ast.stmt]] | None:
+    """What a loop goes through in pairs, by itself or with the only statement in it, and the body of a round."""
+    pairs = combined_pairs(node.target, node.iter)
+    if pairs is not None:
+        return pairs, node.body
+    inner = node.body[0]
+    if len(node.body) > 1 or not isinstance(inner, ast.For) or inner.orelse:
+        return None
+    pairs = counted_pairs(node.target, node.iter, inner.target, inner.iter)
+    return None if pairs is None else (pairs, inner.body)
 
 
 def loops_of(sites: Sites, node: ast.ListComp | ast.GeneratorExp) -> tuple[Loop, ...]:
     """The loops of a comprehension, outermost first. Empty if one of them has another form."""
     function = sites.tree.function(node)
     found: list[Loop] = []
+    pairs = _paired_generators(node.generators)
+    if pairs is not None and function is not None:
+        return (Loop(node, function, None, 0, None, {}, pairs=pairs),)
     for generator in node.generators if function is not None else ():
         head = None if generator.ifs or generator.is_async else _head(generator.target, generator.iter)
         if head is None or function is None:
             return ()
         found.append(Loop(node, function, *head))
     return tuple(found)
+
+
+def _paired_generators(generators: Sequence[ast.comprehension]) -> Pairs | None:
+    if any(g.ifs or g.is_async for g in generators) or len(generators) > 2:
+        return None
+    outer, inner = generators[0], generators[-1]
+    if inner is outer:
+        return combined_pairs(outer.target, outer.iter)
+    return counted_pairs(outer.target, outer.iter, inner.target, inner.iter)
 
 
 _Head = tuple[str | None, int, ast.expr | None, dict[str, Element], int, bool]

@@ -9,14 +9,19 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
 from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
-from forwardlens.rules.loops import Element, Loop
+from forwardlens.rules.loops import Element, Loop, sliced
 from forwardlens.rules.windows import marked
-from forwardlens.source.dataflow import names_read
+from forwardlens.source.dataflow import bindings, changes, definition, names_read, overlap
+from forwardlens.source.tree import Function, dotted
 
 
 def element(scope: Scope, depth: int, name: str) -> Batched:
     """The slices that the variable `name` of loop number `depth` takes."""
     element = scope.loops[depth].elements[name]
+    known = listed(scope, scope.loops[depth].function, element.base.id) if isinstance(element.base, ast.Name) else None
+    if known is not None and isinstance(element.base, ast.Name):
+        scope.lists_read.add(element.base.id)
+        element = replace(known, partners=element.partners)
     base, axis = element.base, element.axis
     if scope.varies(base):
         return _element_of_round(scope, depth, element)
@@ -37,6 +42,42 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         whole = Cut(text, atom, (*items,))
         return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
     return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
+
+
+def listed(scope: Scope, function: Function, name: str) -> Element | None:
+    """What `columns` has the slices of, where `columns = x.unbind(1)` or the like is all that gives it a value."""
+    statement = definition(scope.sites.tree, function, name)
+    if statement is None or len(statement.targets) != 1 or name != dotted(statement.targets[0]):
+        return None
+    element = sliced(statement.value)
+    place = dotted(element.base)
+    if element.base is statement.value or place is None:
+        return None
+    if any(p is None or overlap(p, name) for _, p in changes(function)):
+        raise RefusedError(f"`{name}` may change")
+    if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
+        raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")
+    return element
+
+
+def paired_element(scope: Scope, depth: int, name: str, of: ast.expr) -> Batched:
+    """The slices that one of the two variables of `combinations(x, 2)` takes."""
+    loop = scope.loops[depth]
+    known = listed(scope, loop.function, of.id) if isinstance(of, ast.Name) else None
+    if known is not None and isinstance(of, ast.Name):
+        scope.lists_read.add(of.id)
+    element = known or sliced(of)
+    base = element.base
+    if scope.varies(base) or element.pieces is not None:
+        raise RefusedError("what the loop runs over changes inside it")
+    scope.require_pure(base)
+    rank = rank_of_cut(scope, base) if element.kept else iterated_rank(scope, base)
+    axis = element.axis % rank
+    text = wrapped(scope.text(base), is_atom(base))
+    numbers = scope.numbers_of_pairs(loop, name, f"{text}.size({axis})", text)
+    picked = indexed(text, [numbers if d == axis else ":" for d in range(rank)])
+    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
+    return Batched(picked, rank, scope.only(depth, axis), slots)
 
 
 def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, Value, arranged, indexed, wrapped
 from forwardlens.rules.evidence import index_items
 from forwardlens.rules.lifting.counters import block_of, is_number, is_position, position_of, window, window_of_value
+from forwardlens.rules.lifting.elements import listed
 from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
-from forwardlens.rules.loops import Loop, sliced
+from forwardlens.rules.loops import Loop
 from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
-from forwardlens.source.dataflow import bindings, changes, definition, overlap
 from forwardlens.source.tree import dotted, integer
 
 
@@ -32,11 +32,22 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
     texts: list[str] = []
     slots: list[int | None] = []
     blocks: list[str] = []
+    base, copied = scope.text(node.value), False
     loops: list[int | None] = [None] * scope.depth
     axis = out = 0
     for item in _expanded(items, rank):
         if _is_none(item):
             slots.append(None)
+            continue
+        picked = scope.picked(item, wrapped(base, is_atom(node.value)))
+        if picked is not None:
+            if loops[picked[0]] is not None or any(is_number(scope, i) for i in items):
+                raise RefusedError("the loop variables are used for two dimensions")
+            loops[picked[0]] = out
+            texts.append(picked[1])
+            copied = True
+            out += 1
+            axis += 1
             continue
         counted, block = position_of(scope, item), block_of(scope, item)
         if counted is not None or block is not None:
@@ -70,6 +81,9 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
     text = indexed(scope.text(node.value), texts, atom=atom)
     if blocks:
         return Batched(f"{text}{''.join(blocks)}", out, tuple(loops), tuple(slots), view=True)
+    if copied:
+        # What numbers pick is memory of its own, where a row may stand several times.
+        return Batched(text, out, tuple(loops), tuple(slots))
     cut = Cut(scope.text(node.value), atom, tuple(texts)) if len(texts) == out else None
     return Batched(text, out, tuple(loops), tuple(slots), atom=True, cut=cut, view=True)
 
@@ -98,6 +112,9 @@ def subscript(scope: Scope, node: ast.Subscript) -> Value:
     """An index into a fixed tensor or list, or into a round's value."""
     if not scope.varies(node.value):
         items = index_items(node)
+        if any(scope.picked(i, scope.text(node.value)) for i in items):
+            scope.require_pure(node.value)
+            return index(scope, node)
         listed = _listed_slice(scope, node, items)
         if listed is not None:
             return listed
@@ -120,17 +137,10 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     function = scope.loops[0].function
     counted = position_of(scope, items[0]) if len(items) == 1 else None
     name = node.value.id if isinstance(node.value, ast.Name) else None
-    statement = definition(scope.sites.tree, function, name) if name is not None and counted is not None else None
-    if statement is None or counted is None or len(statement.targets) != 1 or name != dotted(statement.targets[0]):
+    element = None if name is None or counted is None else listed(scope, function, name)
+    place = None if element is None else dotted(element.base)
+    if element is None or counted is None or place is None or element.pieces is not None or counted.kept:
         return None
-    element = sliced(statement.value)
-    place = dotted(element.base)
-    if element.base is statement.value or place is None or element.pieces is not None or counted.kept:
-        return None
-    if any(p is None or overlap(p, name or "") for _, p in changes(function)):
-        raise RefusedError(f"`{name}` may change")
-    if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
-        raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")
     scope.lists_read.add(place if name is None else name)
     rank = rank_of_cut(scope, element.base) if element.kept else iterated_rank(scope, element.base)
     axis = element.axis % rank

@@ -9,7 +9,7 @@ from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, wrapp
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.lifting.calls import call
 from forwardlens.rules.lifting.dimensions import matrix_product
-from forwardlens.rules.lifting.elements import element
+from forwardlens.rules.lifting.elements import element, paired_element
 from forwardlens.rules.lifting.indexing import subscript
 from forwardlens.rules.lifting.operators import binary, compare, unary
 from forwardlens.rules.lifting.scope import Scope
@@ -59,6 +59,10 @@ class Lifter(Scope):
         for depth, loop in enumerate(self.loops):
             if name in loop.elements:
                 return element(self, depth, name)
+            if loop.pairs is not None and loop.pairs.of is not None and name in loop.pairs.names:
+                return paired_element(self, depth, name, loop.pairs.of)
+        if name in self.variables:
+            raise RefusedError(f"`{node.id}` is used as a number")
         if node.id in self.bound:
             raise RefusedError(f"`{node.id}` carries a value from one round to the next")
         return Fixed(name, atom=True)

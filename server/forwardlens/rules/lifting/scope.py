@@ -41,6 +41,8 @@ class Scope(ABC):
     # The parameters of a helper that stand for a name or a counter of the loop's function.
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     lengths: Lengths = field(default_factory=Lengths)
+    # The names that hold the numbers of all pairs, with the text of what they are made by.
+    paired: dict[str, str] = field(default_factory=dict[str, str])
     # The scope of the loop's own function, where this is one of a helper: loops' heads are written there.
     caller: Self | None = None
     # The names of lists of slices that rounds were found to take from.
@@ -117,6 +119,25 @@ class Scope(ABC):
         """Note that values are operands of one operator."""
         self.lengths.meet([key_of(loop) for loop in self.loops], [v for v in values if isinstance(v, Batched)])
 
+    def picked(self, item: ast.expr, base: str) -> tuple[int, str] | None:
+        """The loop of a counter that goes through pairs, and the text of its numbers, made on the device of `base`."""
+        name = self.own_name(item.id) if isinstance(item, ast.Name) and item.id not in self.values else None
+        for depth, loop in enumerate(self.loops):
+            if loop.pairs is None or loop.pairs.of is not None or name not in loop.pairs.names:
+                continue
+            if self.home.varies(loop.pairs.count):
+                raise RefusedError("the number of rounds changes inside the loop")
+            return depth, self.numbers_of_pairs(loop, name, self.home.text(loop.pairs.count), base)
+        return None
+
+    def numbers_of_pairs(self, loop: Loop, name: str, count: str, base: str) -> str:
+        """The text of the numbers that a name has in all rounds, made on the device of `base`."""
+        assert loop.pairs is not None
+        given = self.sites.fresh_name(loop.function, loop.node, "pairs")
+        made = f"{self.torch}.{loop.pairs.function}({count}, {count}, {loop.pairs.offset}, device={base}.device)"
+        self.paired.setdefault(given, made)
+        return f"{given}[{loop.pairs.names.index(name)}]"
+
     def only(self, depth: int, dim: int) -> tuple[int | None, ...]:
         """The loops' dimensions of a value that changes in one loop alone."""
         return tuple(dim if k == depth else None for k in range(self.depth))
@@ -171,7 +192,7 @@ class Scope(ABC):
 
 def key_of(loop: Loop) -> str:
     """What tells a loop from the others of its function."""
-    return f"{loop.node.lineno}.{loop.node.col_offset}.{loop.index or next(iter(loop.elements))}"
+    return f"{loop.node.lineno}.{loop.node.col_offset}.{next(iter(sorted(loop.variables)), '')}"
 
 
 def is_atom(node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, flipped, wrapped
 from forwardlens.rules.evidence import Sites
-from forwardlens.rules.lifting.lifter import lifter_for
+from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of
 from forwardlens.rules.statements.filling import filled_at_once
 from forwardlens.rules.statements.rounds import Rounds
@@ -70,7 +70,7 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
         raise RefusedError("every round gives the same value")
     statement = sites.tree.statement(node)
     edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
-    before = lifter.lines_before(value.text)
+    before = [*_paired_lines(lifter), *lifter.lines_before(value.text)]
     if not before:
         return edits
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)) or not stands_alone(
@@ -78,6 +78,11 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
     ):
         raise RefusedError("the comprehension has no line of its own")
     return [insert_before(sites.tree, statement, [lengths.finished(line) for line in before]), *edits]
+
+
+def _paired_lines(lifter: Lifter) -> list[str]:
+    """The lines that make the numbers of all pairs."""
+    return [f"{name} = {text}" for name, text in lifter.paired.items()]
 
 
 def _comprehension_edits(
@@ -157,6 +162,7 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
         reads = [n for n in walk(loop.function) if is_named(n, name) and isinstance(n.ctx, ast.Load)]
         if start is not None and all(id(n) in inside for n in reads) and stands_alone(sites.tree, start):
             edits.append(without_statement(sites, start))
+    lines = [*((loop.body[0], line) for line in _paired_lines(rounds.lifter)), *lines]
     order = {statement: n for n, statement in enumerate(loop.body)}
     lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
     return [*edits, replace_loop(sites, node, loop, without_unread(lines, edits, rounds.bound - rounds.totals))]
