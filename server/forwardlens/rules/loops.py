@@ -38,7 +38,8 @@ class Element:
     """A loop variable that takes the slices of `base` along `axis`.
 
     `partners` are the other tensors of a `zip`, as tensor and axis: the shortest decides. `pieces` is the number of
-    equal pieces that `chunk` makes along `axis`; with `kept` the slices keep that axis, with size 1.
+    equal pieces that `chunk` makes along `axis`, `width` the size of those that `split` makes; with `kept` the slices
+    keep that axis, with size 1.
     """
 
     base: ast.expr
@@ -46,6 +47,13 @@ class Element:
     partners: tuple[tuple[ast.expr, int], ...] = ()
     kept: bool = False
     pieces: ast.expr | None = None
+    width: ast.expr | None = None
+
+    @property
+    def cut(self) -> tuple[str, str] | None:
+        """Which of number and size of pieces is given, and how it is written; None for single slices."""
+        given = self.pieces if self.width is None else self.width
+        return None if given is None else ("size" if self.pieces is None else "number", ast.dump(given))
 
 
 @dataclass(frozen=True)
@@ -229,7 +237,7 @@ def _zipped(target: ast.expr, call: ast.Call) -> dict[str, Element] | None:
     names = [e.id for e in target.elts if isinstance(e, ast.Name)]
     if len(names) != len(parts) or len(set(names)) != len(parts):
         return None
-    counts = {ast.dump(p.pieces) if p.pieces is not None else None for p in parts}
+    counts = {p.cut for p in parts}
     if len(counts) > 1:
         return None
     # Where the lengths differ the shortest decides, so each is cut to the others. Pieces are as many everywhere.
@@ -262,10 +270,10 @@ def sliced(iterable: ast.expr) -> Element:
         return Element(iterable, 0)
     if name == "unbind":
         return Element(base, axis)
-    if name == "split":
-        return Element(base, axis, kept=True) if integer(size) == 1 else Element(iterable, 0)
-    if size is None:
+    if size is None or isinstance(size, (ast.List, ast.Tuple)):
         return Element(iterable, 0)
+    if name == "split":
+        return Element(base, axis, kept=True) if integer(size) == 1 else Element(base, axis, width=size)
     whole = size_expression(size)
     if whole is not None and (dotted(whole[0]), whole[1]) == (dotted(base) or "", axis):
         return Element(base, axis, kept=True)
@@ -341,7 +349,7 @@ class _Sizes:
         if depth > _DEPTH:
             return None
         element = sliced(value)
-        if element.base is not value and axis == 0 and element.pieces is None:
+        if element.base is not value and axis == 0 and element.cut is None:
             return self.axis(element.base, element.axis, value, depth + 1)
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             return None
@@ -469,7 +477,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         return "unknown"
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return "independent"
-    reads = _inputs(sites.tree, loop, node, frozenset())
+    reads = _inputs(sites.tree, loop, node)
     if reads is None:
         return "carried"
     named = named_slices(sites, loop)
@@ -580,7 +588,7 @@ def _same_slice(tree: Tree, read: ast.AST, text: str | None, named: dict[str, st
 
 
 def _inputs(
-    tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt, seen: frozenset[str]
+    tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt
 ) -> list[tuple[str, ast.AST]] | None:
     """The places from outside the loop that `node` reads, through the names of the round. None if one is carried."""
     targets = _targets(tree, loop)
@@ -599,9 +607,9 @@ def _inputs(
             found.append((place, read))
             continue
         source = _definition_in_round(tree, loop, statement, name)
-        if source is None or name in seen:
+        if source is None:
             return None
-        inner = _inputs(tree, loop, source, seen | {name})
+        inner = _inputs(tree, loop, source)
         if inner is None:
             return None
         found += inner

@@ -70,6 +70,8 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
     first = elements[0]
     if first.pieces is not None:
         return f": {scope.home.text(first.pieces)}"
+    if first.width is not None:
+        raise RefusedError("the number of pieces is not written in the source")
     if first.partners:
         return _shortest_window(scope, loop, base, axis, [(first.base, first.axis), *first.partners])
     counted = first.base
@@ -157,13 +159,15 @@ def is_position(scope: Scope, item: ast.expr) -> bool:
     return position_of(scope, item) is not None
 
 
-def window_of_value(scope: Scope, base: ast.expr, counted: Counted, axis: int) -> str:
+def window_of_value(scope: Scope, base: ast.expr, value: Batched, counted: Counted, axis: int) -> str:
     """What a counter covers of a round's value: all of it if the loop certainly counts to its end."""
     loop = scope.loops[counted.depth]
-    size = f"{scope.text(base)}.size({axis})", f"{scope.text(base)}.shape[{axis}]", f"len({scope.text(base)})"
+    text, slot = scope.text(base), value.slots[axis]
+    whole = (f"{value.text}.size({slot})", f"{value.text}.shape[{slot}]")
+    size = (f"{text}.size({axis})", f"{text}.shape[{axis}]", *whole, f"len({text})")
     if loop.stop is None or loop.start or loop.step > 1 or counted.shift:
         raise RefusedError(f"the loop does not count along `{scope.text(base)}`")
-    if scope.home.text(loop.stop) in size[: 3 if axis == 0 else 2]:
+    if scope.home.text(loop.stop) in size[: 5 if axis == 0 else 4]:
         return ":"
     if scope.home.varies(loop.stop):
         raise RefusedError("the number of rounds changes inside the loop")

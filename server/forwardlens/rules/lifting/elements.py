@@ -26,13 +26,11 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
     if scope.varies(base):
         return _element_of_round(scope, depth, element)
     scope.require_pure(base)
-    rank = rank_of_cut(scope, base) if element.kept or element.pieces is not None else iterated_rank(scope, base, name)
+    rank = rank_of_cut(scope, base) if element.kept or element.cut is not None else iterated_rank(scope, base, name)
     axis = axis + rank if axis < 0 else axis
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
-    if element.pieces is not None:
-        if scope.varies(element.pieces):
-            raise RefusedError("the number of pieces changes inside the loop")
-        pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({scope.text(element.pieces)}, -1))"
+    if element.cut is not None:
+        pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))"
         own = tuple(d for d in range(rank + 1) if d != axis)
         return Batched(pieces, rank + 1, scope.only(depth, axis), own, view=True)
     slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
@@ -42,6 +40,18 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         whole = Cut(text, atom, (*items,))
         return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
     return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
+
+
+def _pieces(scope: Scope, element: Element, axis: int) -> str:
+    """The number and the size of the pieces that a dimension is cut into, -1 for the one that follows."""
+    given = element.width or element.pieces
+    if given is None or scope.varies(given):
+        raise RefusedError("the number of pieces changes inside the loop")
+    if element.width is None:
+        return f"{scope.text(given)}, -1"
+    if axis == 0:
+        raise RefusedError("the last piece may be shorter than the others")
+    return f"-1, {scope.text(given)}"
 
 
 def listed(scope: Scope, function: Function, name: str) -> Element | None:
@@ -68,7 +78,7 @@ def paired_element(scope: Scope, depth: int, name: str, of: ast.expr) -> Batched
         scope.lists_read.add(of.id)
     element = known or sliced(of)
     base = element.base
-    if scope.varies(base) or element.pieces is not None:
+    if scope.varies(base) or element.cut is not None:
         raise RefusedError("what the loop runs over changes inside it")
     scope.require_pure(base)
     rank = rank_of_cut(scope, base) if element.kept else iterated_rank(scope, base)
@@ -87,7 +97,7 @@ def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
         # `for row in row`: the name means another thing in front of the loop.
         raise RefusedError("what the loop runs over changes inside it")
     value = scope.lift(element.base)
-    if isinstance(value, Fixed) or element.partners or element.kept or element.pieces is not None:
+    if isinstance(value, Fixed) or element.partners or element.kept or element.cut is not None:
         raise RefusedError("what the loop runs over changes inside it")
     if value.loops[depth] is not None or not -value.round_rank <= element.axis < value.round_rank:
         raise RefusedError("what the loop runs over changes inside it")

@@ -139,7 +139,7 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     name = node.value.id if isinstance(node.value, ast.Name) else None
     element = None if name is None or counted is None else listed(scope, function, name)
     place = None if element is None else dotted(element.base)
-    if element is None or counted is None or place is None or element.pieces is not None or counted.kept:
+    if element is None or counted is None or place is None or element.cut is not None or counted.kept:
         return None
     scope.lists_read.add(place if name is None else name)
     rank = rank_of_cut(scope, element.base) if element.kept else iterated_rank(scope, element.base)
@@ -247,7 +247,7 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
             if loops[counted.depth] is not None or slot is None:
                 raise RefusedError("the loop variable is used for two dimensions")
             loops[counted.depth] = slot
-            cuts[slot] = window_of_value(scope, node.value, counted, axis - 1)
+            cuts[slot] = window_of_value(scope, node.value, value, counted, axis - 1)
             slots += [None] if counted.kept else []
         elif isinstance(item, ast.Slice):
             if scope.varies(item):

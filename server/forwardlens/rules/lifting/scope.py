@@ -20,7 +20,8 @@ from forwardlens.source.tree import dotted, walk
 
 _PURE_FUNCTIONS = frozenset(
     """zeros ones full empty tensor arange eye zeros_like ones_like full_like as_tensor finfo iinfo size dim numel view
-    reshape unsqueeze squeeze transpose permute item new_zeros new_ones new_full new_tensor expand flatten""".split()
+    reshape unsqueeze squeeze transpose permute t unflatten item new_zeros new_ones new_full new_tensor expand
+    flatten""".split()
 )
 _PURE_BUILTINS = frozenset({"float", "int", "bool", "len", "min", "max", "abs", "range", "math"})
 

@@ -134,7 +134,7 @@ def _listed(work: Work, bound: ast.expr) -> str | None:
         if (
             element.partners
             or element.kept
-            or element.pieces is not None
+            or element.cut is not None
             or element.axis != 0
             or work.varies(element.base)
         ):
