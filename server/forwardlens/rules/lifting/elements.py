@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
-from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
+from forwardlens.rules.lifting.ranks import iterated_rank, rank_in_use, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
 from forwardlens.rules.loops import Element, Loop, sliced
+from forwardlens.rules.operations import JOINS
 from forwardlens.rules.windows import marked
 from forwardlens.source.dataflow import bindings, changes, definition, names_read, overlap
-from forwardlens.source.tree import Function, dotted
+from forwardlens.source.tree import Function, argument, dotted, integer, walk
 
 
 def element(scope: Scope, depth: int, name: str) -> Batched:
@@ -26,6 +28,8 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
     if scope.varies(base):
         return _element_of_round(scope, depth, element)
     scope.require_pure(base)
+    if _is_list(scope, element):
+        return _stacked(scope, depth, name, base)
     rank = rank_of_cut(scope, base) if element.kept or element.cut is not None else iterated_rank(scope, base, name)
     axis = axis + rank if axis < 0 else axis
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
@@ -40,6 +44,45 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         whole = Cut(text, atom, (*items,))
         return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
     return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
+
+
+def _is_list(scope: Scope, element: Element) -> bool:
+    """Whether a loop runs over a list of tensors: over a name that no operator takes slices of."""
+    if element.partners or element.kept or element.cut is not None or dotted(element.base) is None:
+        return False
+    around = [element.base, *itertools.islice(scope.sites.tree.ancestors(element.base), 2)]
+    return not any(scope.sites.op(n, "aten::unbind") for n in around)
+
+
+def _stacked(scope: Scope, depth: int, name: str, base: ast.expr) -> Batched:
+    """The tensors of a list as one. Only where the rounds' results are joined in a way that needs equal shapes."""
+    rank = rank_in_use(scope, name)
+    if not _need_equal_shapes(scope, name):
+        raise RefusedError(f"the tensors in `{scope.text(base)}` may differ in shape")
+    listed = scope.text(base) if isinstance(base, ast.Name) else f"list({scope.text(base)})"
+    text = f"{scope.torch}.stack({listed})"
+    scope.needs_rounds.append(text)
+    uses = sum(isinstance(n, ast.Name) and n.id == name for n in walk(scope.loop.node))
+    if uses > 2:
+        # More than where the loop gives it a value and one that reads it.
+        whole = scope.sites.fresh_name(scope.loop.function, scope.loop.node, f"{name}_all")
+        scope.before[whole] = text
+        text = whole
+    return Batched(text, rank + 1, scope.only(depth, 0), tuple(range(1, rank + 1)))
+
+
+def _need_equal_shapes(scope: Scope, name: str) -> bool:
+    """Whether everything that the function joins is stacked, or joined along what a table or a layer adds."""
+    sites = scope.sites
+    for call in (n for n in walk(scope.loop.function) if isinstance(n, ast.Call)):
+        leaf = (dotted(call.func) or "").split(".")[-1]
+        if leaf in JOINS - {"stack"} | {"hstack", "vstack", "dstack", "concatenate"}:
+            reads = [n for n in walk(scope.loop.node) if isinstance(n, ast.Name) and n.id == name]
+            added = [sites.tree.parent(n) for n in reads if isinstance(n.ctx, ast.Load)]
+            known = all(sites.op(n, "aten::embedding", "aten::linear") for n in added if n is not None)
+            if integer(argument(call, 1, "dim")) != -1 or not known:
+                return False
+    return True
 
 
 def _pieces(scope: Scope, element: Element, axis: int) -> str:

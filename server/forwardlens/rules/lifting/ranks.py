@@ -35,11 +35,11 @@ def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
         if not zipped or (op.shape_variants == 1 and op.calls >= 2 * cost.calls):
             return len(op.shapes[0])
         if op.calls >= 2 * cost.calls and name is not None:
-            return _rank_in_use(scope, name) + 1
+            return rank_in_use(scope, name) + 1
     raise RefusedError(f"`{scope.text(base)}` is not known to be a tensor")
 
 
-def _rank_in_use(scope: Scope, name: str) -> int:
+def rank_in_use(scope: Scope, name: str) -> int:
     """The rank of a loop variable where it is an operand of an operator, in the loop or in a helper."""
     rank = _rank_in(scope, scope.loops[0].node, name)
     if rank is None:
@@ -62,6 +62,11 @@ def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
             shapes = scope.sites.operands(node)
             if shapes is not None:
                 return len(shapes[1])
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            product = scope.sites.op(node, *(f"aten::{n}" for n in ("matmul", "mm", "bmm", "mv", "dot")))
+            sides = [dotted(node.left), dotted(node.right)]
+            if product is not None and name in sides:
+                return len(product.shapes[sides.index(name)])
         rank = _rank_of_argument(scope, node, name) if isinstance(node, ast.Call) else None
         if rank is not None:
             return rank
