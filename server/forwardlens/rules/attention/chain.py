@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from forwardlens.model import OpCost, Shape
 from forwardlens.rules.attention.dropout import closed, dropout_of
 from forwardlens.rules.attention.errors import NoAttentionError, NoCounterpartError
 from forwardlens.rules.attention.hidden import hides, is_root
+from forwardlens.rules.attention.parts import Guard, Mask, Scale, not_none
 from forwardlens.rules.attention.products import Product, product_of, transposition
 from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
@@ -25,39 +26,13 @@ _EMPTY = {"empty", "zeros", "new_empty", "new_zeros", "empty_like", "zeros_like"
 _NUMBERS = {"float64", "int64"}
 
 
-@dataclass
-class Mask:
-    """`fill` hides the scores where it is true, `keep` where it is false, `add` is added to them.
-
-    `value` is what hides, and `owner` says that it asks for the dtype of the scores. `guard` is the condition under
-    which the mask is there at all.
-    """
-
-    kind: Literal["fill", "keep", "add"]
-    mask: ast.expr
-    value: ast.expr | None = None
-    owner: bool = False
-    infinite: bool = False
-    guard: ast.expr | None = None
-    shape: Shape | None = None
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A number that the scores are multiplied with or divided by, of which `root` takes the square root first."""
-
-    sign: Literal["*", "/"]
-    number: ast.expr
-    root: bool = False
-
-
 @dataclass(frozen=True)
 class Bound:
     """What a name was bound to: the expression or the statement that changes it, where, and under which condition."""
 
     value: ast.expr | ast.AugAssign
     statement: ast.stmt
-    guard: ast.expr | None
+    guard: Guard | None
 
 
 @dataclass
@@ -82,7 +57,7 @@ class Chain:
 
     def copy(self) -> Chain:
         other = copy.copy(self)
-        for name in ("steps", "statements", "consumed", "names", "masks", "scales"):
+        for name in ("steps", "statements", "consumed", "names", "turns", "masks", "scales"):
             setattr(other, name, copy.copy(getattr(self, name)))
         return other
 
@@ -100,7 +75,7 @@ class Chain:
                 self.weights(bound.value, bound.statement)
                 return
             inner = self._dropout(bound.value, bound.guard) if isinstance(bound.value, ast.Call) else None
-            if inner is None:
+            if inner is None or not _unchanged(inner, bound.guard):
                 raise NoAttentionError
             self.weights(inner, bound.statement)
             return
@@ -113,12 +88,12 @@ class Chain:
         if not isinstance(node, ast.Call):
             raise NoAttentionError
         inner = self._dropout(node, None)
-        cast = self._cast(node) if inner is None else None
-        if inner is not None or cast is not None:
+        inner, reason = (inner, None) if inner is not None else self._cast(node) or (None, None)
+        if inner is not None:
             self.steps.append(node)
-            self.weights(inner if cast is None else cast[0], at)  # pyright: ignore[reportArgumentType]
-            if cast is not None and cast[1] is not None:
-                raise NoCounterpartError(cast[1])
+            self.weights(inner, at)
+            if reason is not None:
+                raise NoCounterpartError(reason)
             return
         inner = self._softmax(node)
         if inner is None:
@@ -127,7 +102,7 @@ class Chain:
         self.steps.append(node)
         self.scores(inner, at, None)
 
-    def _dropout(self, call: ast.Call, guard: ast.expr | None) -> ast.expr | None:
+    def _dropout(self, call: ast.Call, guard: Guard | None) -> ast.expr | None:
         found = dropout_of(self.sites, call)
         if isinstance(found, str):
             raise NoCounterpartError(found)
@@ -135,7 +110,7 @@ class Chain:
             return None
         if self.dropout is not None:
             raise NoCounterpartError("its weights are dropped from twice")
-        conditions = [] if guard is None else [closed(self.sites.tree, guard)]
+        conditions = [] if guard is None else [closed(self.sites.tree, guard.test)]
         conditions += [] if found.active is None else [found.active]
         self.dropout = f"{found.rate} if {' and '.join(conditions)} else 0.0" if conditions else found.rate
         self.random = self.random or found.random
@@ -201,7 +176,7 @@ class Chain:
 
     # -- the scores
 
-    def scores(self, node: ast.expr | ast.AugAssign, at: ast.stmt, guard: ast.expr | None) -> None:
+    def scores(self, node: ast.expr | ast.AugAssign, at: ast.stmt, guard: Guard | None) -> None:
         if isinstance(node, ast.Name):
             bound = self._bound(node, at)
             self.scores(bound.value, bound.statement, bound.guard)
@@ -279,17 +254,18 @@ class Chain:
         self.scores(left, at, None)
 
     def _added(
-        self, node: ast.expr | ast.AugAssign, left: ast.expr, right: ast.expr, at: ast.stmt, guard: ast.expr | None
+        self, node: ast.expr | ast.AugAssign, left: ast.expr, right: ast.expr, at: ast.stmt, guard: Guard | None
     ) -> None:
         if self.scales:
             raise NoCounterpartError("a mask is added before the scores are scaled")
         op = self._operator(node, "add")
         for inner, mask in ((left, right), (right, left)):
+            if not _unchanged(inner, guard):
+                continue
             trial = self.copy()
             trial.steps.append(node)
             other = 0 if mask is left else 1
-            shape = op.shapes[other] if op is not None and len(op.shapes) > other else None
-            trial.masks.append(Mask("add", mask, guard=guard, shape=shape))
+            trial.masks.append(Mask("add", mask, None, guard=guard, **_shapes(op, other, 1 - other)))
             try:
                 trial.scores(inner, at, None)
             except NoAttentionError:
@@ -301,7 +277,7 @@ class Chain:
             return
         raise NoAttentionError
 
-    def _filled(self, call: ast.Call, at: ast.stmt, guard: ast.expr | None) -> None:
+    def _filled(self, call: ast.Call, at: ast.stmt, guard: Guard | None) -> None:
         func = call.func
         name = torch_function(self.sites.tree.module, func)
         function = name is not None
@@ -333,9 +309,11 @@ class Chain:
         inner: ast.expr,
         value: ast.expr,
         at: ast.stmt,
-        guard: ast.expr | None,
+        guard: Guard | None,
     ) -> None:
         """`inner` are scores, and `value` stands in place of those that `mask` hides."""
+        if not _unchanged(inner, guard):
+            raise NoAttentionError
         self.steps.append(call)
         found = hides(self.sites.tree, value)
         if found is None:
@@ -347,9 +325,9 @@ class Chain:
         if self.scales and not found.infinite and not harmless:
             raise NoCounterpartError("scores are hidden before they are scaled")
         op = self.sites.op(call, "aten::where", "aten::masked_fill", "aten::masked_fill_")
-        position = 0 if op is not None and op.name == "aten::where" else 1
-        shape = op.shapes[position] if op is not None and len(op.shapes) > position else None
-        self.masks.append(Mask(kind, mask, found.value, found.asks_dtype, found.infinite, guard, shape))
+        where = op is not None and op.name == "aten::where"
+        shapes = _shapes(op, *((0, 1 if kind == "keep" else 2) if where else (1, 0)))
+        self.masks.append(Mask(kind, mask, found.value, found.asks_dtype, found.infinite, guard, **shapes))
         self.scores(inner, at, None)
 
     def _last_read(self, value: ast.expr) -> None:
@@ -383,7 +361,7 @@ class Chain:
             self.scales.append(Scale("*", product.alpha))
         self.product = product
         if product.ranked(len(self.shape)) is None:
-            raise NoCounterpartError("queries and keys have other ranks than the fused operator takes")
+            raise NoCounterpartError("queries and keys have other ranks or batches than the fused operator takes")
 
     def _added_by_product(self, node: ast.AST, product: Product, added: ast.expr) -> None:
         """The first operand of `baddbmm`: a mask, or with `beta=0` nothing at all."""
@@ -433,7 +411,24 @@ class Chain:
             raise NoAttentionError
         value = _value(last, name)
         self.statements.append(last if others else branch)
-        return Bound(value, branch, branch.test)
+        return Bound(value, branch, Guard(branch.test, name))
+
+
+def _unchanged(inner: ast.expr, guard: Guard | None) -> bool:
+    """Whether a change under a condition is one of what the name stood for before."""
+    return guard is None or (isinstance(inner, ast.Name) and inner.id == guard.name)
+
+
+class _Shapes(TypedDict):
+    shape: Shape | None
+    scores: Shape | None
+
+
+def _shapes(op: OpCost | None, mask: int, scores: int) -> _Shapes:
+    """The shapes of a mask and of the scores that it is put on, by their positions."""
+    if op is None or len(op.shapes) <= max(mask, scores):
+        return {"shape": None, "scores": None}
+    return {"shape": op.shapes[mask], "scores": op.shapes[scores]}
 
 
 def top_of(sites: Sites, statement: ast.stmt, block: list[ast.stmt]) -> ast.stmt:
@@ -474,14 +469,6 @@ def _sliced(node: ast.expr) -> str | None:
         return None
     starts = all(isinstance(i, ast.Slice) and i.lower is None and i.step is None for i in index_items(node))
     return node.value.id if starts else None
-
-
-def not_none(test: ast.expr) -> str | None:
-    """`mask` for `mask is not None`."""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot):
-        none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        return dotted(test.left) if none else None
-    return None
 
 
 def _greatest(node: ast.expr, rank: int) -> ast.Name | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from forwardlens.model import Fix
-from forwardlens.rules.attention.chain import Chain, Scale, top_of
+from forwardlens.rules.attention.chain import Chain, top_of
 from forwardlens.rules.attention.errors import NoCounterpartError
 from forwardlens.rules.attention.masks import mask_options
 from forwardlens.rules.attention.operands import Operands, operands_of
+from forwardlens.rules.attention.parts import Scale
 from forwardlens.rules.attention.products import Product
 from forwardlens.rules.operations import functional_name, torch_name
 from forwardlens.source.dataflow import names_bound, names_read
@@ -29,7 +30,7 @@ def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) 
     if not all(stands_alone(tree, s) for s in chain.statements) or chain.final in chain.statements:
         return None, "its steps share lines with other code"
     if not _stable(chain):
-        return None, "a name that it reads is bound again on the way"
+        return None, "what it reads may change on the way"
     try:
         found = operands_of(chain, values, weights_left=weights_left)
         options = [
@@ -96,8 +97,8 @@ def _is_viewed(chain: Chain, node: ast.expr) -> bool:
 
 
 def _writes(node: ast.AST) -> bool:
-    """`x[...] = ...`, and methods such as `x.add_(...)`."""
-    if isinstance(node, ast.Subscript):
+    """`x[...] = ...`, `x.y = ...`, and methods such as `x.add_(...)`."""
+    if isinstance(node, (ast.Subscript, ast.Attribute)):
         return isinstance(node.ctx, ast.Store)
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 

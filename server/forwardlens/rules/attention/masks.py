@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from forwardlens.rules.attention.chain import Chain, Mask, not_none
+from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
+from forwardlens.rules.attention.parts import Guard, Mask, not_none
 from forwardlens.rules.attention.products import as_atom
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites, index_items
@@ -21,7 +22,7 @@ def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
         return []
     if len(masks) == 1 and masks[0].guard is None and _is_causal(chain, masks[0]):
         return ["is_causal=True"]
-    if len({None if mask.guard is None else sites.tree.text(mask.guard) for mask in masks}) > 1:
+    if len({None if mask.guard is None else sites.tree.text(mask.guard.test) for mask in masks}) > 1:
         raise NoCounterpartError("its masks are optional one by one")
     if any(mask.kind == "add" for mask in masks[1:]):
         raise NoCounterpartError("a mask is added to scores that are hidden already")
@@ -52,16 +53,20 @@ def _require_fitting(mask: Mask, chain: Chain) -> None:
     """The fused operator does not repeat queries for a mask that is larger than the scores."""
     if mask.shape is None:
         return
+    if mask.scores not in {None, chain.shape}:
+        raise NoCounterpartError("its mask is larger than its scores")
     sizes = list(zip(reversed(mask.shape), reversed(chain.shape), strict=False))
     if len(mask.shape) > len(chain.shape) or any(one not in {1, other} for one, other in sizes):
         raise NoCounterpartError("its mask is larger than its scores")
 
 
-def _guarded(sites: Sites, guard: ast.expr | None, text: str) -> str:
+def _guarded(sites: Sites, guard: Guard | None, text: str) -> str:
     if guard is None:
         return text
-    name = not_none(guard)
-    return f"{text} if {sites.tree.text(guard)} else None" if name is None else f"None if {name} is None else {text}"
+    name = not_none(guard.test)
+    return (
+        f"{text} if {sites.tree.text(guard.test)} else None" if name is None else f"None if {name} is None else {text}"
+    )
 
 
 def _combined(sites: Sites, masks: list[Mask], query: ast.expr, torch: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
 from forwardlens.rules.attention.products import Product, arranged, moved, untransposed
-from forwardlens.source.dataflow import definition
+from forwardlens.source.dataflow import bindings, definition
 from forwardlens.source.tree import Tree
 
 _CASTS = frozenset({"float", "double", "half", "bfloat16", "to", "type", "type_as"})
@@ -42,7 +42,7 @@ def operands_of(chain: Chain, values: Product, *, weights_left: bool) -> Operand
     letters = _letters(chain, values, weights_left=weights_left)
     first = None if product is None else product.ranked(len(chain.shape))
     if product is None or first is None or letters is None:
-        raise NoCounterpartError("its operands have other ranks than the fused operator takes")
+        raise NoCounterpartError("its operands have other ranks or batches than the fused operator takes")
     one, other, scores = first
     query, key = product.left, product.right
     if scores[-2] not in one:
@@ -115,10 +115,12 @@ def _require_one_dtype(tree: Tree, *nodes: ast.expr) -> None:
 
 
 def _cast(tree: Tree, node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name):
-        function = tree.function(node)
-        statement = definition(tree, function, node.id) if function is not None else None
-        return _cast(tree, statement.value) if statement is not None else None
+    function = tree.function(node)
+    if isinstance(node, ast.Name) and function is not None:
+        stores = (tree.parent(store) for store in bindings(function, node.id))
+        values = [store.value for store in stores if isinstance(store, ast.Assign)]
+        casts = (_cast(tree, value) for value in values if not isinstance(value, ast.Name))
+        return next((cast for cast in casts if cast is not None), None)
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in _CASTS:
             return tree.text(node)[len(tree.text(node.func.value)) :]
