@@ -271,7 +271,8 @@ class Chain:
             except NoAttentionError:
                 continue
             # Of other masks than the scores' own dtype the fused operator takes those of float32.
-            if op is not None and op.dtypes[other] not in {op.dtypes[1 - other], "float32"}:
+            dtypes = op.dtypes if op is not None else ()
+            if len(dtypes) > 1 and dtypes[other] not in {dtypes[1 - other], "float32"}:
                 raise NoCounterpartError(f"`{self.sites.tree.text(mask)}` has another dtype than the scores")
             self.take(trial)
             return
