@@ -256,8 +256,6 @@ class Chain:
     def _added(
         self, node: ast.expr | ast.AugAssign, left: ast.expr, right: ast.expr, at: ast.stmt, guard: Guard | None
     ) -> None:
-        if self.scales:
-            raise NoCounterpartError("a mask is added before the scores are scaled")
         op = self._operator(node, "add")
         for inner, mask in ((left, right), (right, left)):
             if not _unchanged(inner, guard):
@@ -270,6 +268,8 @@ class Chain:
                 trial.scores(inner, at, None)
             except NoAttentionError:
                 continue
+            if self.scales:
+                raise NoCounterpartError("a mask is added before the scores are scaled")
             # Of other masks than the scores' own dtype the fused operator takes those of float32.
             dtypes = op.dtypes if op is not None else ()
             if len(dtypes) > 1 and dtypes[other] not in {dtypes[1 - other], "float32"}:
@@ -322,14 +322,15 @@ class Chain:
             self.copy().scores(inner, at, None)
             raise NoCounterpartError(f"`{self.sites.tree.text(value)}` is not known to hide a score")
         self._last_read(value)
-        harmless = found.lowest and all(is_root(self.sites.tree, scale.number) for scale in self.scales)
-        if self.scales and not found.infinite and not harmless:
-            raise NoCounterpartError("scores are hidden before they are scaled")
+        harmless = found.lowest and all(scale.root or is_root(self.sites.tree, scale.number) for scale in self.scales)
+        unclear = bool(self.scales) and not found.infinite and not harmless
         op = self.sites.op(call, "aten::where", "aten::masked_fill", "aten::masked_fill_")
         where = op is not None and op.name == "aten::where"
         shapes = _shapes(op, *((0, 1 if kind == "keep" else 2) if where else (1, 0)))
         self.masks.append(Mask(kind, mask, found.value, found.asks_dtype, found.infinite, guard, **shapes))
         self.scores(inner, at, None)
+        if unclear:
+            raise NoCounterpartError("scores are hidden before they are scaled")
 
     def _last_read(self, value: ast.expr) -> None:
         """What `value` reads is for it alone: where a name was bound for nothing else, its statement goes as well."""
