@@ -64,9 +64,25 @@ def attribute_value(tree: Tree, node: ast.AST, name: str) -> ast.expr | None:
         given = [k.value for k in store.keywords if k.arg in {"tensor", "param"}]
         return given[0] if given else store.args[1] if len(store.args) > 1 else None
     statement = tree.parent(store)
-    if isinstance(statement, ast.Assign) and statement.targets == [store] and dotted(store) == f"self.{name}":
+    if dotted(store) != f"self.{name}":
+        return None
+    if isinstance(statement, ast.Assign) and statement.targets == [store]:
         return statement.value
-    return None
+    return _of_several(tree, statement, store)
+
+
+def _of_several(tree: Tree, targets: ast.AST | None, store: ast.AST) -> ast.expr | None:
+    """What `store` gets in `self.a, self.b = 1, 2`."""
+    statement = tree.parent(targets) if isinstance(targets, (ast.Tuple, ast.List)) else None
+    if not isinstance(statement, ast.Assign) or statement.targets != [targets]:
+        return None
+    values = statement.value
+    if not isinstance(targets, (ast.Tuple, ast.List)) or not isinstance(values, (ast.Tuple, ast.List)):
+        return None
+    starred = any(isinstance(element, ast.Starred) for element in (*targets.elts, *values.elts))
+    if starred or len(targets.elts) != len(values.elts):
+        return None
+    return next(value for target, value in zip(targets.elts, values.elts, strict=True) if target is store)
 
 
 def is_number(tree: Tree, node: ast.expr, depth: int = 0) -> bool:

@@ -64,6 +64,24 @@ def is_torch_function(module: ast.Module, func: ast.expr) -> bool:
     return owner in torch_namespaces(module)
 
 
+def torch_function(module: ast.Module, func: ast.expr) -> str | None:
+    """`softmax` for `F.softmax`, `torch.softmax` and a `softmax` that was imported by its name; None for methods."""
+    if isinstance(func, ast.Name):
+        return _imported_functions(module).get(func.id)
+    return func.attr if isinstance(func, ast.Attribute) and is_torch_function(module, func) else None
+
+
+@lru_cache(maxsize=64)
+def _imported_functions(module: ast.Module) -> dict[str, str]:
+    """The functions of torch that a file imports by their names."""
+    return {
+        alias.asname or alias.name: alias.name
+        for node in walk(module)
+        if isinstance(node, ast.ImportFrom) and node.module in {"torch", "torch.functional", "torch.nn.functional"}
+        for alias in node.names
+    }
+
+
 @lru_cache(maxsize=64)
 def _imports(module: ast.Module) -> ast.Module:
     """The imports of a file that have run once it is loaded: none inside functions, none for type checkers only."""

@@ -4,43 +4,35 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
-from forwardlens.model import Shape
+from forwardlens.model import OpCost, Shape
+from forwardlens.rules.attention.dropout import closed, dropout_of
+from forwardlens.rules.attention.errors import NoAttentionError, NoCounterpartError
+from forwardlens.rules.attention.hidden import hides, is_root
+from forwardlens.rules.attention.parts import Guard, Mask, Scale, not_none
+from forwardlens.rules.attention.products import Product, product_of, transposition
 from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
-from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import names_bound
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.rules.operations import is_repeatable, torch_function
+from forwardlens.source.dataflow import definition, names_bound, names_read
+from forwardlens.source.tree import argument, dotted, integer, walk
 
-# A score at or below this leaves no weight behind: exp of it is zero in every dtype.
-_HIDDEN = -1e4
-
-
-class NoAttentionError(Exception):
-    """No attention, or one whose weights are needed."""
-
-
-class NoCounterpartError(Exception):
-    """Attention without an exact counterpart. The message says why."""
+_ARITHMETIC: dict[type[ast.operator], str] = {ast.Mult: "mul", ast.Div: "div", ast.Add: "add", ast.Sub: "sub"}
+_CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
+_EMPTY = {"empty", "zeros", "new_empty", "new_zeros", "empty_like", "zeros_like"}
+# What the scalar of an operator was where Python gave a number; a tensor of no dimensions is rarely one of these.
+_NUMBERS = {"float64", "int64"}
 
 
-@dataclass
-class Mask:
-    """`fill` hides the scores where it is true, `keep` where it is false, `add` is added to them.
+@dataclass(frozen=True)
+class Bound:
+    """What a name was bound to: the expression or the statement that changes it, where, and under which condition."""
 
-    `owner` is the name in `value` that stands for the scores, whose dtype it asks for.
-    """
-
-    kind: Literal["fill", "keep", "add"]
-    mask: ast.expr
-    value: ast.expr | None = None
-    owner: ast.Name | None = None
-    infinite: bool = False
-    guard: str | None = None
-    rank: int | None = None
+    value: ast.expr | ast.AugAssign
+    statement: ast.stmt
+    guard: Guard | None
 
 
 @dataclass
@@ -49,23 +41,23 @@ class Chain:
 
     sites: Sites
     final: ast.stmt
-    steps: list[ast.expr] = field(default_factory=list[ast.expr])
+    steps: list[ast.AST] = field(default_factory=list[ast.AST])
     statements: list[ast.stmt] = field(default_factory=list[ast.stmt])
     consumed: set[ast.Name] = field(default_factory=set[ast.Name])
     names: set[str] = field(default_factory=set[str])
+    turns: list[ast.expr] = field(default_factory=list[ast.expr])
     masks: list[Mask] = field(default_factory=list[Mask])
-    scales: list[tuple[str, ast.expr]] = field(default_factory=list[tuple[str, ast.expr]])
+    scales: list[Scale] = field(default_factory=list[Scale])
     dropout: str | None = None
     random: bool = False
+    assumed: str | None = None
     softmax: ast.expr | None = None
-    query: ast.expr | None = None
-    key: str = ""
-    swapped: bool = False
+    product: Product | None = None
     shape: Shape = ()
 
     def copy(self) -> Chain:
         other = copy.copy(self)
-        for name in ("steps", "statements", "consumed", "names", "masks", "scales"):
+        for name in ("steps", "statements", "consumed", "names", "turns", "masks", "scales"):
             setattr(other, name, copy.copy(getattr(self, name)))
         return other
 
@@ -76,239 +68,401 @@ class Chain:
 
     def weights(self, node: ast.expr, at: ast.stmt) -> None:
         if isinstance(node, ast.Name):
-            value, statement, _ = self._bound(node, at)
-            self.weights(value, statement)
+            bound = self._bound(node, at)
+            if isinstance(bound.value, ast.AugAssign):
+                raise NoAttentionError
+            if bound.guard is None:
+                self.weights(bound.value, bound.statement)
+                return
+            inner = self._dropout(bound.value, bound.guard) if isinstance(bound.value, ast.Call) else None
+            if inner is None or not _unchanged(inner, bound.guard):
+                raise NoAttentionError
+            self.weights(inner, bound.statement)
             return
-        if isinstance(node, ast.Call):
-            inner = self._dropout(node)
-            if inner is not None:
-                self.steps.append(node)
-                self.weights(inner, at)
-                return
-            inner = self._softmax(node)
-            if inner is not None:
-                self.softmax = node
-                self.steps.append(node)
-                self.scores(inner, at, None)
-                return
-        raise NoAttentionError
+        turned = transposition(self.sites, node)
+        if turned is not None:
+            self.steps.append(node)
+            self.turns.append(node)
+            self.weights(turned, at)
+            return
+        if not isinstance(node, ast.Call):
+            raise NoAttentionError
+        inner = self._dropout(node, None)
+        inner, reason = (inner, None) if inner is not None else self._cast(node) or (None, None)
+        if inner is not None:
+            self.steps.append(node)
+            self.weights(inner, at)
+            if reason is not None:
+                raise NoCounterpartError(reason)
+            return
+        inner = self._softmax(node)
+        if inner is None:
+            raise NoAttentionError
+        self.softmax = node
+        self.steps.append(node)
+        self.scores(inner, at, None)
 
-    def _dropout(self, call: ast.Call) -> ast.expr | None:
-        tree, given = self.sites.tree, call.args
-        leaf = (dotted(call.func) or "").split(".")[-1]
-        if leaf == "dropout" and is_torch_function(tree.module, call.func) and given:
-            p = argument(call, 1, "p")
-            training = argument(call, 2, "training")
-            if any(k.arg not in {"p", "training"} for k in call.keywords) or len(given) > 3:
-                raise NoCounterpartError("the dropout has options that it does not know")
-            rate = "0.5" if p is None else tree.text(p)
-            self.dropout = rate if training is None else f"{rate} if {tree.text(training)} else 0.0"
-        elif dotted(call.func) == f"self.{leaf}" and len(given) == 1 and not call.keywords:
-            value = attribute_value(tree, call, leaf)
-            if not isinstance(value, ast.Call) or (dotted(value.func) or "").split(".")[-1] != "Dropout":
-                return None
-            self.dropout = f"self.{leaf}.p if self.{leaf}.training else 0.0"
-        else:
+    def _dropout(self, call: ast.Call, guard: Guard | None) -> ast.expr | None:
+        found = dropout_of(self.sites, call)
+        if isinstance(found, str):
+            raise NoCounterpartError(found)
+        if found is None:
             return None
-        cost = self.sites.cost(call)
-        random = {"aten::native_dropout", "aten::bernoulli_"}
-        self.random = self.random or (cost is not None and any(op.name in random for op in cost.ops))
-        return given[0]
+        if self.dropout is not None:
+            raise NoCounterpartError("its weights are dropped from twice")
+        conditions = [] if guard is None else [closed(self.sites.tree, guard.test)]
+        conditions += [] if found.active is None else [found.active]
+        self.dropout = f"{found.rate} if {' and '.join(conditions)} else 0.0" if conditions else found.rate
+        self.random = self.random or found.random
+        self.assumed = found.assumed
+        return found.inner
+
+    def _cast(self, call: ast.Call) -> tuple[ast.expr, str | None] | None:
+        """What is cast between half precision and float32, in which the fused operator adds up as well.
+
+        With the reason where the cast may be one to something else. A plain copy counts as one.
+        """
+        func, tree = call.func, self.sites.tree
+        if not isinstance(func, ast.Attribute) or torch_function(tree.module, func) is not None:
+            return None
+        given = [*call.args, *(k.value for k in call.keywords if k.arg == "dtype")]
+        if func.attr == "contiguous" and not call.args and not call.keywords:
+            return func.value, None
+        takes = 1 if func.attr in {"to", "type", "type_as"} else 0
+        if func.attr not in _CASTS or len(given) != takes or len(call.args) + len(call.keywords) != takes:
+            return None
+        wanted = (dotted(given[0]) or "").rpartition(".")[2] if given else func.attr
+        for part in given:
+            self._dtype_of(part)
+        known = func.attr == "type_as" or wanted in {"dtype", "float32", "float"}
+        return func.value, None if known else f"`{tree.text(call)}` may compute in another dtype"
+
+    def _dtype_of(self, node: ast.expr) -> None:
+        """`scores.dtype` reads nothing that has to be computed, nor does `dtype` where that is what it was bound to."""
+        self.consumed.update(n for n in walk(node) if isinstance(n, ast.Name))
+        function = self.sites.tree.function(node)
+        if isinstance(node, ast.Name) and function is not None:
+            made = definition(self.sites.tree, function, node.id)
+            if made is not None and isinstance(made.value, ast.Attribute) and made.value.attr == "dtype":
+                self._last_read(node)
 
     def _softmax(self, call: ast.Call) -> ast.expr | None:
         op = self.sites.op(call, "aten::softmax")
-        func = call.func
+        func, tree = call.func, self.sites.tree
         if op is None or not op.shapes:
             return None
         rank = len(op.shapes[0])
         leaf = (dotted(func) or "").split(".")[-1]
-        if is_torch_function(self.sites.tree.module, func):
-            inner, axis = (call.args[0] if call.args else None), argument(call, 1, "dim")
-        elif isinstance(func, ast.Attribute) and func.attr == "softmax" and call.args + call.keywords:
+        keywords = {"dim", "input", "dtype"}
+        module = attribute_value(tree, call, leaf) if dotted(func) == f"self.{leaf}" else func
+        if torch_function(tree.module, func) is not None:
+            inner, axis = argument(call, 0, "input"), argument(call, 1, "dim")
+        elif isinstance(module, ast.Call) and (dotted(module.func) or "").endswith("Softmax") and len(call.args) == 1:
+            inner, axis = call.args[0], argument(module, 0, "dim")
+        elif isinstance(func, ast.Attribute) and func.attr == "softmax" and dotted(func) != "self.softmax":
             inner, axis = func.value, argument(call, 0, "dim")
-        elif isinstance(func, ast.Call) and (dotted(func.func) or "").endswith("nn.Softmax") and len(call.args) == 1:
-            inner, axis = call.args[0], argument(func, 0, "dim")
-        elif dotted(func) == f"self.{leaf}" and len(call.args) == 1:
-            value = attribute_value(self.sites.tree, call, leaf)
-            inner = call.args[0]
-            axis = argument(value, 0, "dim") if isinstance(value, ast.Call) else None
         else:
             return None
         self.shape = op.shapes[0]
         if integer(axis) not in {-1, rank - 1} or rank not in {3, 4} or inner is None:
             raise NoAttentionError
-        if any(k.arg not in {"dim", "input"} for k in call.keywords) or len(call.args) > 2:
+        if any(k.arg not in keywords for k in call.keywords) or len(call.args) > 2:
+            raise NoCounterpartError("the softmax has options that it does not know")
+        dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
+        if dtype is not None and (dotted(dtype) or "").rpartition(".")[2] not in {"float32", "float", "dtype"}:
             raise NoCounterpartError("the softmax runs in another dtype")
+        self.consumed.update(n for n in walk(dtype) if isinstance(n, ast.Name)) if dtype is not None else None
         return inner
 
     # -- the scores
 
-    def scores(self, node: ast.expr, at: ast.stmt, guard: str | None) -> None:
-        sites, tree = self.sites, self.sites.tree
+    def scores(self, node: ast.expr | ast.AugAssign, at: ast.stmt, guard: Guard | None) -> None:
         if isinstance(node, ast.Name):
-            value, statement, guard = self._bound(node, at)
-            self.scores(value, statement, guard)
+            bound = self._bound(node, at)
+            self.scores(bound.value, bound.statement, bound.guard)
             return
-        operands = operands_of(sites, node)
-        if operands is not None and guard is None:
-            self._product(node, *operands)
+        product = product_of(self.sites, node)
+        if product is not None and guard is None:
+            self._product(node, product)
             return
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)) and guard is None:
-            self.steps.append(node)
-            sign = "*" if isinstance(node.op, ast.Mult) else "/"
-            if sign == "*" and is_number(tree, node.left):
-                self.scales.append((sign, node.left))
-                self.scores(node.right, at, None)
+        found = self._arithmetic(node)
+        if found is not None and found[0] == "add":
+            self._added(node, found[1], found[2], at, guard)
+        elif found is not None and guard is None and found[0] == "sub":
+            self._shifted(node, found[1], found[2], at)
+        elif found is not None and guard is None:
+            self._scaled(node, *found, at)
+        elif isinstance(node, ast.Call):
+            cast = self._cast(node) if guard is None else None
+            if cast is None:
+                self._filled(node, at, guard)
                 return
-            if not is_number(tree, node.right):
-                trial = self.copy()
-                trial.scores(node.left, at, None)
-                raise NoCounterpartError(f"`{tree.text(node.right)}` is not known to be a number")
-            self.scales.append((sign, node.right))
-            self.scores(node.left, at, None)
-            return
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            self._added(node, at, guard)
-            return
-        if isinstance(node, ast.Call):
-            self._filled(node, at, guard)
-            return
-        raise NoAttentionError
+            self.steps.append(node)
+            self.scores(cast[0], at, None)
+            if cast[1] is not None:
+                raise NoCounterpartError(cast[1])
+        else:
+            raise NoAttentionError
 
-    def _added(self, node: ast.BinOp, at: ast.stmt, guard: str | None) -> None:
-        if self.scales:
-            raise NoCounterpartError("a mask is added before the scores are scaled")
-        for inner, mask in ((node.left, node.right), (node.right, node.left)):
+    def _arithmetic(self, node: ast.expr | ast.AugAssign) -> tuple[str, ast.expr, ast.expr] | None:
+        """`mul` and both sides for `a * b`, `a *= b`, `a.mul(b)`, `a.mul_(b)` and `torch.mul(a, b)`."""
+        if isinstance(node, ast.BinOp):
+            name = _ARITHMETIC.get(type(node.op))
+            return (name, node.left, node.right) if name is not None else None
+        if isinstance(node, ast.AugAssign):
+            name = _ARITHMETIC.get(type(node.op))
+            return (name, node.target, node.value) if name is not None else None
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
+            return None
+        name = node.func.attr.removesuffix("_")
+        function = torch_function(self.sites.tree.module, node.func) is not None
+        given = node.args if function else [node.func.value, *node.args]
+        return (name, given[0], given[1]) if name in _ARITHMETIC.values() and len(given) == 2 else None
+
+    def _operator(self, node: ast.AST, name: str) -> OpCost | None:
+        return self.sites.op(node, f"aten::{name}", f"aten::{name}_")
+
+    def _scaled(self, node: ast.expr | ast.AugAssign, name: str, left: ast.expr, right: ast.expr, at: ast.stmt) -> None:
+        tree = self.sites.tree
+        self.steps.append(node)
+        if name == "mul" and is_number(tree, left):
+            left, right = right, left
+        root = _root_of_tensor(self.sites, right)
+        if root is None and not self._is_number(node, name, right):
+            trial = self.copy()
+            trial.scores(left, at, None)
+            raise NoCounterpartError(f"`{tree.text(right)}` is not known to be a number")
+        self.scales.append(Scale("*" if name == "mul" else "/", right if root is None else root, root is not None))
+        self.scores(left, at, None)
+
+    def _is_number(self, node: ast.AST, name: str, number: ast.expr) -> bool:
+        if is_number(self.sites.tree, number):
+            return True
+        op = self._operator(node, name)
+        if op is None or len(op.dtypes) < 2 or op.shapes[1] != () or op.dtypes[0] in _NUMBERS:
+            return False
+        calls = any(isinstance(n, ast.Call) and torch_function(self.sites.tree.module, n.func) for n in walk(number))
+        return op.dtypes[1] in _NUMBERS and not calls
+
+    def _shifted(self, node: ast.AST, left: ast.expr, right: ast.expr, at: ast.stmt) -> None:
+        """`scores - scores.amax(dim=-1, keepdim=True)`: what all scores of a row have in common changes no weight."""
+        greatest = _greatest(right, len(self.shape))
+        if not isinstance(left, ast.Name) or greatest is None or greatest.id != left.id:
+            raise NoAttentionError
+        self.consumed.add(greatest)
+        self.steps.append(node)
+        self.scores(left, at, None)
+
+    def _added(
+        self, node: ast.expr | ast.AugAssign, left: ast.expr, right: ast.expr, at: ast.stmt, guard: Guard | None
+    ) -> None:
+        op = self._operator(node, "add")
+        for inner, mask in ((left, right), (right, left)):
+            if not _unchanged(inner, guard):
+                continue
             trial = self.copy()
             trial.steps.append(node)
-            shapes = self.sites.operands(node)
-            rank = None if shapes is None else len(shapes[0 if mask is node.left else 1])
-            trial.masks.append(Mask("add", mask, guard=guard, rank=rank))
+            other = 0 if mask is left else 1
+            trial.masks.append(Mask("add", mask, None, guard=guard, **_shapes(op, other, 1 - other)))
             try:
                 trial.scores(inner, at, None)
             except NoAttentionError:
                 continue
+            if self.scales:
+                raise NoCounterpartError("a mask is added before the scores are scaled")
+            # Of other masks than the scores' own dtype the fused operator takes those of float32.
+            dtypes = op.dtypes if op is not None else ()
+            if len(dtypes) > 1 and dtypes[other] not in {dtypes[1 - other], "float32"}:
+                raise NoCounterpartError(f"`{self.sites.tree.text(mask)}` has another dtype than the scores")
             self.take(trial)
             return
         raise NoAttentionError
 
-    def _filled(self, call: ast.Call, at: ast.stmt, guard: str | None) -> None:
-        tree, func = self.sites.tree, call.func
-        if not isinstance(func, ast.Attribute):
+    def _filled(self, call: ast.Call, at: ast.stmt, guard: Guard | None) -> None:
+        func = call.func
+        name = torch_function(self.sites.tree.module, func)
+        function = name is not None
+        name = name or (func.attr if isinstance(func, ast.Attribute) else None)
+        receiver = [] if function or not isinstance(func, ast.Attribute) else [func.value]
+        named = [k.value for wanted in ("mask", "value") for k in call.keywords if k.arg == wanted]
+        given = [*receiver, *call.args, *named]
+        if len(named) != len(call.keywords) or (named and name == "where") or len(given) != 3:
             raise NoAttentionError
-        function = is_torch_function(tree.module, func)
-        if func.attr == "where" and function and len(call.args) == 3:
-            inner, value = call.args[1], call.args[2]
-        elif func.attr in {"masked_fill", "masked_fill_"} and not function and len(call.args) == 2:
-            inner, value = self._filled_scores(call, func), call.args[1]
+        if name == "where":
+            mask, kept, other = given if function else (given[1], given[0], given[2])
+            try:
+                trial = self.copy()
+                trial.hidden(call, "keep", mask, kept, other, at, guard)
+            except NoAttentionError:
+                trial = self.copy()
+                trial.hidden(call, "fill", mask, other, kept, at, guard)
+            self.take(trial)
+        elif name in {"masked_fill", "masked_fill_"}:
+            self.hidden(call, "fill", given[1], self._filled_scores(call, given[0]), given[2], at, guard)
         else:
             raise NoAttentionError
-        self.steps.append(call)
-        infinite, owner = self._hides(value)
-        if self.scales and not infinite:
-            raise NoCounterpartError("scores are hidden before they are scaled")
-        kind: Literal["fill", "keep"] = "keep" if func.attr == "where" else "fill"
-        op = self.sites.op(call, f"aten::{func.attr}")
-        position = 0 if kind == "keep" else 1
-        rank = len(op.shapes[position]) if op is not None and len(op.shapes) > position else None
-        self.masks.append(Mask(kind, call.args[0], value, owner, infinite, guard, rank))
-        self.scores(inner, at, None)
 
-    def _filled_scores(self, call: ast.Call, func: ast.Attribute) -> ast.expr:
+    def hidden(
+        self,
+        call: ast.Call,
+        kind: Literal["fill", "keep"],
+        mask: ast.expr,
+        inner: ast.expr,
+        value: ast.expr,
+        at: ast.stmt,
+        guard: Guard | None,
+    ) -> None:
+        """`inner` are scores, and `value` stands in place of those that `mask` hides."""
+        if not _unchanged(inner, guard):
+            raise NoAttentionError
+        self.steps.append(call)
+        found = hides(self.sites.tree, value)
+        if found is None:
+            # Only of attention the reason is worth telling.
+            self.copy().scores(inner, at, None)
+            raise NoCounterpartError(f"`{self.sites.tree.text(value)}` is not known to hide a score")
+        self._last_read(value)
+        harmless = found.lowest and all(scale.root or is_root(self.sites.tree, scale.number) for scale in self.scales)
+        unclear = bool(self.scales) and not found.infinite and not harmless
+        op = self.sites.op(call, "aten::where", "aten::masked_fill", "aten::masked_fill_")
+        where = op is not None and op.name == "aten::where"
+        shapes = _shapes(op, *((0, 1 if kind == "keep" else 2) if where else (1, 0)))
+        self.masks.append(Mask(kind, mask, found.value, found.asks_dtype, found.infinite, guard, **shapes))
+        self.scores(inner, at, None)
+        if unclear:
+            raise NoCounterpartError("scores are hidden before they are scaled")
+
+    def _last_read(self, value: ast.expr) -> None:
+        """What `value` reads is for it alone: where a name was bound for nothing else, its statement goes as well."""
+        tree = self.sites.tree
+        self.consumed.update(n for n in walk(value) if isinstance(n, ast.Name))
+        function = tree.function(value)
+        if not isinstance(value, ast.Name) or function is None:
+            return
+        statement = definition(tree, function, value.id)
+        uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == value.id]
+        if statement is not None and statement in tree.block(self.final) and len(uses) == 2:
+            self.statements.append(statement)
+            self.names.add(value.id)
+            self._last_read(statement.value)
+
+    def _filled_scores(self, call: ast.Call, base: ast.expr) -> ast.expr:
         """What is filled: `scores` too for `scores[:, :, :, :n]` that was all of them when it ran.
 
         Where it is not all of them, the mask is too short for the fused operator, which then raises.
         """
         op = self.sites.op(call, "aten::masked_fill_")
-        base = func.value
         whole = op is not None and op.shapes[0] == self.shape and _sliced(base) is not None
         return base.value if whole and isinstance(base, ast.Subscript) else base
 
-    def _hides(self, node: ast.expr) -> tuple[bool, ast.Name | None]:
-        """Whether a value that hides scores is minus infinity, and the name whose dtype it asks for."""
-        text = self.sites.tree.text(node).replace(" ", "").replace("'", '"')
-        if text in {'float("-inf")', '-float("inf")', "-math.inf", "-torch.inf", "-np.inf"}:
-            return True, None
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            number = node.operand.value
-            if isinstance(number, (int, float)) and -number <= _HIDDEN:
-                return False, None
-        finfo = node.value if isinstance(node, ast.Attribute) and node.attr == "min" else None
-        if isinstance(finfo, ast.Call) and (dotted(finfo.func) or "").endswith("finfo") and len(finfo.args) == 1:
-            dtype = finfo.args[0]
-            owner = dtype.value if isinstance(dtype, ast.Attribute) and dtype.attr == "dtype" else None
-            if isinstance(owner, ast.Name):
-                self.consumed.add(owner)
-                return False, owner
-            return False, None
-        raise NoCounterpartError(f"`{self.sites.tree.text(node)}` is not known to hide a score")
-
-    def _product(self, node: ast.expr, query: ast.expr, key: ast.expr) -> None:
+    def _product(self, node: ast.AST, product: Product) -> None:
         self.steps.append(node)
-        self.query = query
-        tree = self.sites.tree
-        letters = einsum_of(self.sites, node)
-        if letters is not None:
-            layout = _scores_layout(*letters)
-            if layout is None:
-                raise NoCounterpartError("its products are of another order")
-            self.swapped = layout == "swapped"
-            self.key = tree.text(key)
-            return
-        op = self.sites.op(node, "aten::matmul", "aten::bmm")
-        if op is None or len(op.shapes) < 2:
-            raise NoAttentionError
-        first, second = op.shapes[:2]
-        if len(first) not in {3, 4} or len(first) != len(second) or first[:-2] != second[:-2]:
-            raise NoCounterpartError("queries and keys have other ranks than the fused operator takes")
-        swapped = _transposed(self.sites, key, len(first))
-        self.key = tree.text(swapped) if swapped is not None else f"{as_atom(self.sites, key)}.transpose(-2, -1)"
+        if product.added is not None:
+            self._added_by_product(node, product, product.added)
+        if product.alpha is not None:
+            self.scales.append(Scale("*", product.alpha))
+        self.product = product
+        if product.ranked(len(self.shape)) is None:
+            raise NoCounterpartError("queries and keys have other ranks or batches than the fused operator takes")
+
+    def _added_by_product(self, node: ast.AST, product: Product, added: ast.expr) -> None:
+        """The first operand of `baddbmm`: a mask, or with `beta=0` nothing at all."""
+        beta = 1 if product.beta is None else product.beta.value if isinstance(product.beta, ast.Constant) else None
+        if beta == 0:
+            function = self.sites.tree.function(node)
+            if isinstance(added, ast.Name) and function is not None:
+                made = definition(self.sites.tree, function, added.id)
+                value = made.value if made is not None else None
+                if isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2] in _EMPTY:
+                    self._last_read(added)
+        elif beta == 1:
+            if self.scales:
+                raise NoCounterpartError("a mask is added before the scores are scaled")
+            op = self.sites.op(node, "aten::baddbmm")
+            self.masks.append(Mask("add", added, shape=op.shapes[0] if op is not None else None))
+        else:
+            raise NoCounterpartError("the factor `beta` of its mask is not 0 or 1")
 
     # -- names
 
-    def _bound(self, name: ast.Name, at: ast.stmt) -> tuple[ast.expr, ast.stmt, str | None]:
-        """What a name was last bound to, the statement that did it, and the name that must not be None for it."""
+    def _bound(self, name: ast.Name, at: ast.stmt) -> Bound:
+        """What a name was last bound to before the statement `at`."""
         tree = self.sites.tree
         self.consumed.add(name)
         self.names.add(name.id)
         block = tree.block(self.final)
-        if at not in block:
-            at = next(a for a in tree.ancestors(at) if a in block)  # pyright: ignore[reportAssignmentType]
+        at = top_of(self.sites, at, block)
         for earlier in reversed(block[: block.index(at)]):
             if name.id not in names_bound(earlier) and not _changes(earlier, name.id):
                 continue
-            step, guard = earlier, None
-            if isinstance(earlier, ast.If):
-                guard = _not_none(earlier)
-                if guard is None or len(earlier.body) != 1 or earlier.orelse:
-                    raise NoAttentionError
-                step = earlier.body[0]
-            self.statements.append(earlier)
-            value = _value(step)
-            if guard is not None:
-                return value, step, guard
-            return value, earlier, None
+            if not isinstance(earlier, ast.If):
+                self.statements.append(earlier)
+                return Bound(_value(earlier, name.id), earlier, None)
+            return self._bound_under(earlier, name.id)
         raise NoAttentionError
 
+    def _bound_under(self, branch: ast.If, name: str) -> Bound:
+        """The last statement of an `if` without `else`, where the others leave the name and the condition alone."""
+        *others, last = branch.body
+        kept = {n for other in others for n in (*names_bound(other), *names_read(other))}
+        touched = {n for other in others for n in names_bound(other)}
+        test = names_read(branch.test)
+        if branch.orelse or name in kept or not is_repeatable(branch.test):
+            raise NoAttentionError
+        if not_none(branch.test) is None and touched & test:
+            raise NoAttentionError
+        value = _value(last, name)
+        self.statements.append(last if others else branch)
+        return Bound(value, branch, Guard(branch.test, name))
 
-def _value(step: ast.stmt) -> ast.expr:
-    if isinstance(step, ast.Assign) and len(step.targets) == 1 and isinstance(step.targets[0], ast.Name):
-        return step.value
+
+def _unchanged(inner: ast.expr, guard: Guard | None) -> bool:
+    """Whether a change under a condition is one of what the name stood for before."""
+    return guard is None or (isinstance(inner, ast.Name) and inner.id == guard.name)
+
+
+class _Shapes(TypedDict):
+    shape: Shape | None
+    scores: Shape | None
+
+
+def _shapes(op: OpCost | None, mask: int, scores: int) -> _Shapes:
+    """The shapes of a mask and of the scores that it is put on, by their positions."""
+    if op is None or len(op.shapes) <= max(mask, scores):
+        return {"shape": None, "scores": None}
+    return {"shape": op.shapes[mask], "scores": op.shapes[scores]}
+
+
+def top_of(sites: Sites, statement: ast.stmt, block: list[ast.stmt]) -> ast.stmt:
+    """The statement of `block` that is `statement` or stands around it."""
+    if statement in block:
+        return statement
+    return next(above for above in sites.tree.ancestors(statement) if above in block)  # pyright: ignore[reportReturnType]
+
+
+def _value(step: ast.stmt, name: str) -> ast.expr | ast.AugAssign:
+    """What a statement binds a name to or changes it with."""
+    targets = step.targets if isinstance(step, ast.Assign) else [getattr(step, "target", None)]
     if isinstance(step, ast.Expr) and isinstance(step.value, ast.Call):
+        return step.value
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name) or targets[0].id != name:
+        raise NoAttentionError
+    if isinstance(step, ast.AugAssign):
+        return step
+    if isinstance(step, (ast.Assign, ast.AnnAssign)) and step.value is not None:
         return step.value
     raise NoAttentionError
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
     """`scores.masked_fill_(...)` as a statement of its own, also of a slice and under an `if`."""
-    inner = statement.body[0] if isinstance(statement, ast.If) else statement
+    inner = statement.body[-1] if isinstance(statement, ast.If) else statement
     call = inner.value if isinstance(inner, ast.Expr) else None
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "masked_fill_"
-        and (dotted(call.func.value) == name or _sliced(call.func.value) == name)
-    )
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    changed = call.func.value
+    plain = call.func.attr in {"mul_", "div_", "add_"} and dotted(changed) == name
+    return plain or (call.func.attr == "masked_fill_" and name in {dotted(changed), _sliced(changed)})
 
 
 def _sliced(node: ast.expr) -> str | None:
@@ -319,81 +473,36 @@ def _sliced(node: ast.expr) -> str | None:
     return node.value.id if starts else None
 
 
-def _not_none(node: ast.If) -> str | None:
-    """`mask` for `if mask is not None:`."""
-    test = node.test
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.IsNot):
-        none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
-        return dotted(test.left) if none else None
-    return None
-
-
-def operands_of(sites: Sites, node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """The two sides of a matrix product that ran."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return node.left, node.right
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
+def _greatest(node: ast.expr, rank: int) -> ast.Name | None:
+    """`scores` for `scores.amax(dim=-1, keepdim=True)`, also by `max`, and detached."""
+    while not isinstance(node, ast.Call) or (isinstance(node.func, ast.Attribute) and node.func.attr == "detach"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+            continue
+        values = isinstance(node, ast.Attribute) and node.attr == "values"
+        if not isinstance(node, (ast.Subscript, ast.Attribute)) or not (values or _is_zero(node)):
+            return None
+        node = node.value
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in {"amax", "max"}:
         return None
-    if einsum_of(sites, node) is not None:
-        return node.args[1], node.args[2]
-    if node.func.attr not in {"matmul", "bmm"}:
+    keep = argument(node, 1, "keepdim")
+    last = integer(argument(node, 0, "dim")) in {-1, rank - 1}
+    kept = isinstance(keep, ast.Constant) and keep.value is True
+    return node.func.value if last and kept and isinstance(node.func.value, ast.Name) else None
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and integer(node.slice) == 0
+
+
+def _root_of_tensor(sites: Sites, node: ast.expr) -> ast.expr | None:
+    """The number in `torch.sqrt(torch.tensor(number))`."""
+    module = sites.tree.module
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or torch_function(module, node.func) != "sqrt":
         return None
-    if is_torch_function(sites.tree.module, node.func):
-        return (node.args[0], node.args[1]) if len(node.args) == 2 else None
-    return (node.func.value, node.args[0]) if len(node.args) == 1 else None
-
-
-def einsum_of(sites: Sites, node: ast.expr) -> tuple[str, str, str] | None:
-    """The letters of both operands and of the result of `torch.einsum("...,...->...", a, b)`."""
-    if not isinstance(node, ast.Call) or len(node.args) != 3 or not is_torch_function(sites.tree.module, node.func):
-        return None
-    equation = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
-    found = re.fullmatch(r"(\w+),(\w+)->(\w+)", equation.replace(" ", "")) if isinstance(equation, str) else None
-    return (
-        (found[1], found[2], found[3]) if found is not None and (dotted(node.func) or "").endswith("einsum") else None
-    )
-
-
-def _scores_layout(first: str, second: str, result: str) -> Literal["plain", "swapped"] | None:
-    """How queries and keys lie: `bhqd,bhkd->bhqk`, or swapped as in `bqhd,bkhd->bhqk`."""
-    batch, q, k, d = result[:-2], result[-2], result[-1], first[-1]
-    if (first, second) == (f"{batch}{q}{d}", f"{batch}{k}{d}"):
-        return "plain"
-    swapped = len(batch) == 2 and (first, second) == (f"{batch[0]}{q}{batch[1]}{d}", f"{batch[0]}{k}{batch[1]}{d}")
-    return "swapped" if swapped else None
-
-
-def values_layout(weights: str, value: str, result: str) -> tuple[bool, bool] | None:
-    """Whether values and result are swapped, as in `bhqk,bkhd->bqhd`."""
-    batch, q, k, d = weights[:-2], weights[-2], weights[-1], value[-1]
-    plain = (f"{batch}{k}{d}", f"{batch}{q}{d}")
-    swapped = (f"{batch[0]}{k}{batch[1]}{d}", f"{batch[0]}{q}{batch[1]}{d}") if len(batch) == 2 else plain
-    if value not in {plain[0], swapped[0]} or result not in {plain[1], swapped[1]}:
-        return None
-    return value != plain[0], result != plain[1]
-
-
-def _transposed(sites: Sites, node: ast.expr, rank: int) -> ast.expr | None:
-    """`k` for `k.transpose(-2, -1)` in any of its spellings, a copy of it too."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "contiguous":
-        node = node.func.value
-    if isinstance(node, ast.Attribute) and node.attr == "mT":
-        return node.value
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    function = is_torch_function(sites.tree.module, node.func)
-    base, rest = (node.args[0], node.args[1:]) if function and node.args else (node.func.value, node.args)
-    axes = [integer(a) for a in rest]
-    if node.keywords or None in axes:
-        return None
-    positive = [axis % rank for axis in axes if axis is not None]
-    if node.func.attr in {"transpose", "swapaxes"} and sorted(positive) == [rank - 2, rank - 1]:
-        return base
-    swapped = [*range(rank - 2), rank - 1, rank - 2]
-    return base if node.func.attr == "permute" and positive == swapped else None
-
-
-def as_atom(sites: Sites, node: ast.expr) -> str:
-    """The text of `node` as it may stand in front of a dot."""
-    text = sites.tree.text(node)
-    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"
+    inner = node.args[0]
+    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in {"to", "float"}:
+        inner = inner.func.value
+    made = isinstance(inner, ast.Call) and torch_function(module, inner.func) in {"tensor", "as_tensor"}
+    number = inner.args[0] if made and isinstance(inner, ast.Call) and len(inner.args) == 1 else None
+    return number if number is not None and is_number(sites.tree, number) else None

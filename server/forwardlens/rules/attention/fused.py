@@ -5,50 +5,48 @@ from __future__ import annotations
 import ast
 
 from forwardlens.model import Fix
-from forwardlens.rules.attention.chain import Chain, NoCounterpartError, as_atom, einsum_of, values_layout
+from forwardlens.rules.attention.chain import Chain, top_of
+from forwardlens.rules.attention.errors import NoCounterpartError
 from forwardlens.rules.attention.masks import mask_options
+from forwardlens.rules.attention.operands import Operands, operands_of
+from forwardlens.rules.attention.parts import Scale
+from forwardlens.rules.attention.products import Product
 from forwardlens.rules.operations import functional_name, torch_name
 from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.rewrite import checked, replace_node, replace_statements, stands_alone
-from forwardlens.source.tree import walk
+from forwardlens.source.tree import dotted, walk
 
 # A longer call gets its arguments on a line of their own, and each its own where that line is longest.
 _WIDTH, _LONGEST = 100, 120
 
 
-def fused(chain: Chain, node: ast.expr, value: ast.expr) -> tuple[Fix | None, str]:
-    """The fix that puts one call at `node`, the product with `value`, or None and what stands in the way."""
+def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) -> tuple[Fix | None, str]:
+    """The fix that puts one call at `node`, the product with the values, or None and what stands in the way."""
     sites = chain.sites
     tree, source = sites.tree, sites.source
     torch, functional = torch_name(tree.module), functional_name(tree.module)
-    if torch is None or functional is None or chain.query is None:
+    if torch is None or functional is None:
         return None, "torch is not imported by its name"
     if not all(stands_alone(tree, s) for s in chain.statements) or chain.final in chain.statements:
         return None, "its steps share lines with other code"
     if not _stable(chain):
-        return None, "a name that it reads is bound again on the way"
-    three = len(chain.shape) == 3
-    letters = einsum_of(sites, node)
-    layout = (False, False) if letters is None else values_layout(*letters)
-    if layout is None or (three and (chain.swapped or any(layout))):
-        return None, "its products are of another order"
-    parts = [tree.text(chain.query), chain.key, tree.text(value)]
-    if three or chain.swapped:
-        parts[:2] = [as_atom(sites, chain.query), chain.key]
-    if three or layout[0]:
-        parts[2] = as_atom(sites, value)
-    if three:
-        parts = [f"{part}.unsqueeze(1)" for part in parts]
-    if chain.swapped:
-        parts[:2] = [f"{part}.transpose(1, 2)" for part in parts[:2]]
-    if layout[0]:
-        parts[2] += ".transpose(1, 2)"
+        return None, "what it reads may change on the way"
     try:
-        options = [*_dropout_option(chain), *mask_options(chain, torch, three), *_scale_option(chain)]
+        found = operands_of(chain, values, weights_left=weights_left)
+        options = [
+            *_dropout_option(chain),
+            *mask_options(chain, found.query, torch),
+            *_scale_option(chain, found),
+        ]
     except NoCounterpartError as refused:
         return None, str(refused)
+    three = len(chain.shape) == 3
+    parts = [f"{part}.unsqueeze(1)" if three else part for part in found.parts]
     inside = ", ".join([*parts, *options])
-    tail = ".squeeze(1)" if three else ".transpose(1, 2)" if layout[1] else ""
+    tail = f".squeeze(1){found.back}" if three else found.back
+    if not three and not found.back and _is_viewed(chain, node):
+        # Kernels lay their result out as the operands came, often with heads behind the length.
+        tail = ".contiguous()"
     call = f"{functional}.scaled_dot_product_attention({inside}){tail}"
     if source.span(node).column + len(call) > _WIDTH:
         indent, end = source.indentation(tree.statement(node).lineno), source.newline
@@ -58,31 +56,49 @@ def fused(chain: Chain, node: ast.expr, value: ast.expr) -> tuple[Fix | None, st
         call = f"{functional}.scaled_dot_product_attention({end}{indent}{step}{inside}{end}{indent}){tail}"
     edits = [replace_node(source, node, call)]
     edits += [replace_statements(tree, [s], []) for s in chain.statements]
-    found = checked(source, edits)
-    if found is None:
+    changed = checked(source, edits)
+    if changed is None:
         return None, "the text around it does not allow it"
     title = "Use scaled_dot_product_attention"
     if chain.random:
-        return Fix(title, "unsafe", found, "the dropout draws other random numbers than before"), ""
-    return Fix(title, "safe", found), ""
+        return Fix(title, "unsafe", changed, "the dropout draws other random numbers than before"), ""
+    if chain.assumed is not None:
+        return Fix(title, "unsafe", changed, f"`{chain.assumed}` is taken for an `nn.Dropout`"), ""
+    return Fix(title, "safe", changed), ""
 
 
 def _stable(chain: Chain) -> bool:
     """Whether everything that the new call reads still has, at the end, the value that it had on the way."""
     block = chain.sites.tree.block(chain.final)
     end = block.index(chain.final)
+    gone = {node for statement in chain.statements for node in walk(statement)}
     for statement in chain.statements:
-        after = [s for s in block[block.index(statement) : end] if s not in chain.statements]
+        top = top_of(chain.sites, statement, block)
+        test = names_read(top.test) if isinstance(top, ast.If) else frozenset[str]()
+        after = [s for s in block[block.index(top) + 1 : end] if s not in chain.statements]
         bound = {name for s in after for name in names_bound(s)}
-        writes = any(_writes(node) for s in after for node in walk(s))
-        if writes or bound & (names_read(statement) - chain.names):
+        writes = any(_writes(node) for s in after for node in walk(s) if node not in gone)
+        if writes or bound & ((names_read(statement) | test) - chain.names):
             return False
     return True
 
 
+def _is_viewed(chain: Chain, node: ast.expr) -> bool:
+    """Whether a `view` is taken of the value of `node`, which asks for memory in order."""
+    tree, final = chain.sites.tree, chain.final
+    bound = isinstance(final, ast.Assign) and final.value is node and isinstance(final.targets[0], ast.Name)
+    function = tree.function(node)
+    around = tree.parent(node)
+    viewed = {around} if isinstance(around, ast.Attribute) else set[ast.AST]()
+    if bound and function is not None:
+        names = names_bound(final)
+        viewed = {n for n in walk(function) if isinstance(n, ast.Attribute) and dotted(n.value) in names}
+    return any(isinstance(n, ast.Attribute) and n.attr == "view" for n in viewed)
+
+
 def _writes(node: ast.AST) -> bool:
-    """`x[...] = ...`, and methods such as `x.add_(...)`."""
-    if isinstance(node, ast.Subscript):
+    """`x[...] = ...`, `x.y = ...`, and methods such as `x.add_(...)`."""
+    if isinstance(node, (ast.Subscript, ast.Attribute)):
         return isinstance(node.ctx, ast.Store)
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
 
@@ -91,28 +107,31 @@ def _dropout_option(chain: Chain) -> list[str]:
     return [f"dropout_p={chain.dropout}"] if chain.dropout is not None else []
 
 
-def _scale_option(chain: Chain) -> list[str]:
+def _scale_option(chain: Chain, found: Operands) -> list[str]:
     """`scale=...`, unless it is the one that the operator takes by itself."""
     tree = chain.sites.tree
-    assert chain.query is not None
     if not chain.scales:
         return ["scale=1.0"]
-    if len(chain.scales) == 1:
-        sign, number = chain.scales[0]
-        text = tree.text(number)
-        query = tree.text(chain.query)
-        sizes = (f"{query}.size(-1)", f"{query}.shape[-1]")
+    texts = [_text(chain, scale) for scale in chain.scales]
+    if len(texts) == 1:
+        scale, (text, closed) = chain.scales[0], texts[0]
+        query = tree.text(found.query)
+        sizes = (f"{query}.size(-1)", f"{query}.shape[-1]") if found.depth_last else ()
         roots = {f"{size} ** 0.5" for size in sizes} | {f"math.sqrt({size})" for size in sizes}
-        if sign == "/":
-            return [] if text in roots else [f"scale=1 / {_operand(tree.text(number), number)}"]
-        plain = isinstance(number, ast.BinOp) and f"{text}" in {f"{size} ** -0.5" for size in sizes}
-        return [] if plain else [f"scale={text}"]
+        if scale.sign == "/":
+            return [] if text in roots else [f"scale=1 / {text if closed else f'({text})'}"]
+        return [] if text in {f"{size} ** -0.5" for size in sizes} else [f"scale={text}"]
     product = "1"
-    for sign, number in chain.scales:
-        product += f" {sign} {_operand(tree.text(number), number)}"
+    for scale, (text, closed) in zip(chain.scales, texts, strict=True):
+        product += f" {scale.sign} {text if closed else f'({text})'}"
     return [f"scale={product}"]
 
 
-def _operand(text: str, node: ast.expr) -> str:
+def _text(chain: Chain, scale: Scale) -> tuple[str, bool]:
+    """A number as text, and whether it may stand as the operand of a product."""
+    node, text = scale.number, chain.sites.tree.text(scale.number)
     power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
-    return f"({text})" if isinstance(node, (ast.BinOp, ast.UnaryOp)) and not power else text
+    closed = not isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp))
+    if scale.root:
+        return f"{text if closed else f'({text})'} ** 0.5", True
+    return text, closed or power

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from forwardlens.rules.attention.chain import Chain, Mask, NoCounterpartError, as_atom
+from forwardlens.rules.attention.chain import Chain
+from forwardlens.rules.attention.errors import NoCounterpartError
+from forwardlens.rules.attention.parts import Guard, Mask, not_none
+from forwardlens.rules.attention.products import as_atom
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
@@ -12,39 +15,73 @@ from forwardlens.source.dataflow import definition
 from forwardlens.source.tree import argument, dotted, integer
 
 
-def mask_options(chain: Chain, torch: str, three: bool) -> list[str]:
+def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
     """The argument that does what the masks did, if there are any. Raises `NoCounterpartError`."""
-    masks = list(reversed(chain.masks))
+    masks, sites = list(reversed(chain.masks)), chain.sites
     if not masks:
         return []
     if len(masks) == 1 and masks[0].guard is None and _is_causal(chain, masks[0]):
         return ["is_causal=True"]
-    if len({mask.guard for mask in masks}) > 1:
+    if len({None if mask.guard is None else sites.tree.text(mask.guard.test) for mask in masks}) > 1:
         raise NoCounterpartError("its masks are optional one by one")
     if any(mask.kind == "add" for mask in masks[1:]):
         raise NoCounterpartError("a mask is added to scores that are hidden already")
-    ranks = [mask.rank for mask in masks]
-    text = _combined(chain, masks, torch)
-    if three and 3 in ranks:
-        text = f"{text if text.endswith((')', ']')) or text.isidentifier() else f'({text})'}.unsqueeze(1)"
-    guard = masks[0].guard
-    return [f"attn_mask={text if guard is None else f'None if {guard} is None else {text}'}"]
+    for mask in masks:
+        _require_fitting(mask, chain)
+    ranks = {None if mask.shape is None else len(mask.shape) for mask in masks}
+    text = _combined(sites, masks, query, torch)
+    if ranks <= {0, 1}:
+        raise NoCounterpartError("its mask has fewer dimensions than the fused operator takes")
+    if len(chain.shape) == 3 and None in ranks:
+        # The run had no mask: counted from the end the new dimension is right for two and for three.
+        text = f"{_atom(text)}.unsqueeze(-3)"
+    elif len(chain.shape) == 3 and 3 in ranks:
+        text = f"{_atom(text)}.unsqueeze(1)"
+    elif len(chain.shape) == 4 and ranks == {3}:
+        # For a mask with three dimensions the operator would run the separate steps itself.
+        text = f"{_atom(text)}.unsqueeze(0)"
+    return [f"attn_mask={_guarded(sites, masks[0].guard, text)}"]
 
 
-def _combined(chain: Chain, masks: list[Mask], torch: str) -> str:
-    sites = chain.sites
-    query = sites.tree.text(chain.query) if isinstance(chain.query, ast.Name) else None
+def _atom(text: str) -> str:
+    """`text` as it may stand in front of a dot."""
+    node = ast.parse(f"({text})", mode="eval").body
+    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"
+
+
+def _require_fitting(mask: Mask, chain: Chain) -> None:
+    """The fused operator does not repeat queries for a mask that is larger than the scores."""
+    if mask.shape is None:
+        return
+    if mask.scores not in {None, chain.shape}:
+        raise NoCounterpartError("its mask is larger than its scores")
+    sizes = list(zip(reversed(mask.shape), reversed(chain.shape), strict=False))
+    if len(mask.shape) > len(chain.shape) or any(one not in {1, other} for one, other in sizes):
+        raise NoCounterpartError("its mask is larger than its scores")
+
+
+def _guarded(sites: Sites, guard: Guard | None, text: str) -> str:
+    if guard is None:
+        return text
+    name = not_none(guard.test)
+    return (
+        f"{text} if {sites.tree.text(guard.test)} else None" if name is None else f"None if {name} is None else {text}"
+    )
+
+
+def _combined(sites: Sites, masks: list[Mask], query: ast.expr, torch: str) -> str:
+    name = sites.tree.text(query) if isinstance(query, ast.Name) else None
     if all(mask.kind != "add" and mask.infinite for mask in masks):
         return " & ".join(_kept(sites, mask) for mask in masks)
     if masks[0].kind == "add":
         text, rest = sites.tree.text(masks[0].mask), masks[1:]
     else:
-        text, rest = "0.0" if query is None else f"{query}.new_zeros(())", masks
+        text, rest = "0.0" if name is None else f"{name}.new_zeros(())", masks
     for mask in rest:
         given, keeps = mask.mask, mask.kind == "keep"
         if isinstance(given, ast.UnaryOp) and isinstance(given.op, ast.Invert):
             given, keeps = given.operand, not keeps
-        value = _value_text(sites, mask, query)
+        value = _value_text(sites, mask, name)
         parts = (text, value) if keeps else (value, text)
         text = f"{torch}.where({sites.tree.text(given)}, {', '.join(parts)})"
     return text
@@ -56,7 +93,7 @@ def _value_text(sites: Sites, mask: Mask, query: str | None) -> str:
     # of the dtype, or rather half of it: kernels of a GPU multiply by log2(e), which would make it infinite.
     if query is not None and not mask.infinite:
         return f"{torch_name(sites.tree.module)}.finfo({query}.dtype).min / 2"
-    if mask.owner is not None:
+    if mask.owner:
         raise NoCounterpartError("the dtype of the queries has no name")
     text = sites.tree.text(mask.value)
     return f"{text} / 2" if isinstance(mask.value, ast.Attribute) else text

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from forwardlens.model import Fix
-from forwardlens.rules.attention.chain import Chain, NoAttentionError, NoCounterpartError, operands_of
+from forwardlens.rules.attention.chain import Chain
+from forwardlens.rules.attention.errors import NoAttentionError, NoCounterpartError
 from forwardlens.rules.attention.fused import fused
+from forwardlens.rules.attention.operands import sums_over_keys
+from forwardlens.rules.attention.products import Product, product_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.source.dataflow import names_bound
 from forwardlens.source.tree import walk
+
+# Steps that often only give the same memory in other words.
+_FREE = frozenset(f"aten::{name}" for name in ("to", "contiguous", "transpose", "permute", "mT", "swapaxes", "type_as"))
 
 
 class ManualAttention(Rule):
@@ -31,7 +37,8 @@ class ManualAttention(Rule):
     ## Fix safety
     The fix is offered as safe if scale, masks and dropout have an exact counterpart: the scale is a number, hidden
     scores are filled with a very low number or -inf, and dropout only happens in training. Results differ in the last
-    digits, because sums run in another order. A row that hides everything has other gradients, and zeros where -inf
+    digits, because sums run in another order; a softmax in float32 between operands of half precision is what the fused
+    operator does as well. A row that hides everything has other gradients, and zeros where -inf
     gave `nan`; a hidden score that is `nan` itself stays so. Active dropout draws other random numbers, so that fix is
     offered with this as its reason.
     """
@@ -247,6 +254,138 @@ def build():
 """,
         ),
         Example(
+            "einsum-with-heads-behind-the-length",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import einsum, nn
+
+
+class Attention(nn.Module):
+    def __init__(self, width=64, drop=0.1):
+        super().__init__()
+        self.drop, self.scale = drop, width**-0.5
+
+    def forward(self, q, k, v, bias):
+        dots = einsum("bihd,bjhd->bhij", q, k) * self.scale
+        weights = F.softmax(dots + bias, dim=-1, dtype=torch.float32).to(q.dtype)  #!
+        weights = F.dropout(weights, p=self.drop, training=self.training)
+        return einsum("bhij,bjhd->bihd", weights, v)
+
+
+def build():
+    q, k, v = (torch.randn(2, 96, 4, 32) for _ in range(3))
+    return Attention().eval(), (q, k, v, (torch.rand(2, 1, 1, 96) < 0.2) * -1e4)
+""",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import einsum, nn
+
+
+class Attention(nn.Module):
+    def __init__(self, width=64, drop=0.1):
+        super().__init__()
+        self.drop, self.scale = drop, width**-0.5
+
+    def forward(self, q, k, v, bias):
+        return F.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+            dropout_p=self.drop if self.training else 0.0,
+            attn_mask=bias,
+            scale=self.scale,
+        ).transpose(1, 2)
+
+
+def build():
+    q, k, v = (torch.randn(2, 96, 4, 32) for _ in range(3))
+    return Attention().eval(), (q, k, v, (torch.rand(2, 1, 1, 96) < 0.2) * -1e4)
+""",
+        ),
+        Example(
+            "function-given-its-dropout",
+            """\
+import torch
+from torch import nn
+
+
+def attend(q, k, v, pad, scale, drop):
+    blank = torch.empty(q.size(0), q.size(1), k.size(1), dtype=q.dtype, device=q.device)
+    scores = torch.baddbmm(blank, q, k.transpose(-1, -2), beta=0, alpha=scale)
+    lowest = -torch.finfo(scores.dtype).max
+    if pad is not None:
+        far = pad[:, None]
+        scores = scores.masked_fill(far, lowest)
+    return torch.bmm(drop(torch.softmax(scores.float(), -1).type_as(v)), v)  #!
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, q, k, v, pad):
+        return attend(q, k, v, pad, 32**-0.5, self.drop)
+
+
+def build():
+    q, k, v = (torch.randn(6, 128, 32) for _ in range(3))
+    return Attention().eval(), (q, k, v, torch.rand(6, 128) < 0.2)
+""",
+            """\
+import torch
+from torch import nn
+
+
+def attend(q, k, v, pad, scale, drop):
+    if pad is not None:
+        far = pad[:, None]
+    return nn.functional.scaled_dot_product_attention(
+        q.unsqueeze(1),
+        k.unsqueeze(1),
+        v.unsqueeze(1),
+        dropout_p=drop.p if drop.training else 0.0,
+        attn_mask=None if pad is None else torch.where(far, torch.finfo(q.dtype).min / 2, q.new_zeros(())).unsqueeze(1),
+        scale=scale,
+    ).squeeze(1)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, q, k, v, pad):
+        return attend(q, k, v, pad, 32**-0.5, self.drop)
+
+
+def build():
+    q, k, v = (torch.randn(6, 128, 32) for _ in range(3))
+    return Attention().eval(), (q, k, v, torch.rand(6, 128) < 0.2)
+""",
+        ),
+        Example(
+            "softmax-over-the-queries",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        share = torch.einsum("bid,bjd->bij", q, k).softmax(dim=1)
+        shared = torch.einsum("bij,bjd->bid", share, v)
+        weights = torch.einsum("bid,bjd->bij", q, k).softmax(dim=-1)
+        return shared + torch.einsum("bji,bjd->bid", weights, v)
+
+
+def build():
+    return Attention(), tuple(torch.randn(2, 64, 32) for _ in range(3))
+""",
+        ),
+        Example(
             "active-dropout",
             """\
 import torch
@@ -310,48 +449,52 @@ def build():
         if sites is None:
             return
         for node in walk(sites.tree.module):
-            if isinstance(node, (ast.BinOp, ast.Call)) and operands_of(sites, node) is not None:
-                match = _match(sites, node)
+            product = product_of(sites, node)
+            if product is not None and isinstance(node, ast.expr):
+                match = _match(sites, node, product, left=True) or _match(sites, node, product, left=False)
                 if match is not None:
                     yield match
 
 
-def _match(sites: Sites, node: ast.expr) -> Match | None:
-    operands = operands_of(sites, node)
+def _match(sites: Sites, node: ast.expr, product: Product, *, left: bool) -> Match | None:
+    """The attention whose weights are the left or the right operand of a product."""
     final = sites.tree.statement(node)
     function = sites.tree.function(node)
-    if operands is None or function is None:
+    if function is None or product.added is not None:
         return None
     chain = Chain(sites, final)
     obstacle: str | None = None
     try:
-        chain.weights(operands[0], final)
+        chain.weights(product.left if left else product.right, final)
         if not _only_reader(chain, function):
             return None
     except NoAttentionError:
         return None
     except NoCounterpartError as refused:
         obstacle = str(refused)
-    if chain.softmax is None:
+    if chain.softmax is None or not sums_over_keys(chain, product, weights_left=left):
         return None
     fix: Fix | None = None
     if obstacle is None:
-        fix, obstacle = fused(chain, node, operands[1])
+        fix, obstacle = fused(chain, node, product, weights_left=left)
     elif not _weights_only_multiplied(chain, function):
         return None
     costs = [cost for step in (*chain.steps, node) if (cost := sites.cost(step)) is not None]
+    operators = sum(
+        any(op.outermost and op.name not in _FREE for op in cost.ops) or cost.alloc_bytes > 0 for cost in costs
+    )
     share = sum(cost.share for cost in costs)
     shape = next(op.shapes[0] for op in (sites.op(chain.softmax, "aten::softmax"),) if op is not None)
     weights = " x ".join(str(size) for size in shape)
     message = (
-        f"Attention in {len(chain.steps) + 1} operators writes its {weights} weights again and again, "
+        f"Attention in {operators} operators writes its {weights} weights again and again, "
         f"{percent(share)} of the forward: `scaled_dot_product_attention` never holds all of them"
     )
     return Match(
         sites.source.span(chain.softmax),
         message if fix else f"{message}. No automatic fix: {obstacle}",
         share,
-        {"operators": len(chain.steps) + 1, "length": shape[-1]},
+        {"operators": operators, "length": shape[-1]},
         (),
         (fix,) if fix else (),
     )
