@@ -477,7 +477,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         return "unknown"
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return "independent"
-    reads = _inputs(sites.tree, loop, node)
+    reads = _inputs(sites, loop, node)
     if reads is None:
         return "carried"
     named = named_slices(sites, loop)
@@ -502,6 +502,8 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         text = sites.tree.text(written) if written is not None and _is_own_slice(sites, loop, written) else None
         added = _added_to(sites.tree.parent(changed)) or _added_to(changed)
         target = added if text is None else written
+        if written is not None and _sets_the_same(sites.tree, loop, written):
+            target = written
         for name, read in reads:
             if target is not None and read is _base(target):
                 continue
@@ -526,11 +528,22 @@ def _is_own_slice(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, writte
         return True
     counts = isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "range"
     counters = {head.index} if head is not None else _targets(sites.tree, loop) if counts else set[str | None]()
+    body = {n for s in loop.body for n in names_bound(s)}
+    counters |= {name for name in names_read(written) & body if _is_running_number(sites, loop, name)}
     items = list[ast.expr]()
     while isinstance(written, ast.Subscript):
         items += index_items(written)
         written = written.value
     return any(_is_one_to_one(item) and names_read(item) & counters for item in items)
+
+
+def _sets_the_same(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> bool:
+    """Whether every round gives what it writes to the same value, so that the order of rounds does not matter."""
+    statement = tree.parent(written)
+    if not isinstance(statement, ast.Assign) or written not in statement.targets:
+        return False
+    own = _targets(tree, loop) | {n for s in loop.body for n in names_bound(s)}
+    return not names_read(statement.value) & own
 
 
 def _base(node: ast.expr) -> ast.expr:
@@ -588,10 +601,10 @@ def _same_slice(tree: Tree, read: ast.AST, text: str | None, named: dict[str, st
 
 
 def _inputs(
-    tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt
+    sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt
 ) -> list[tuple[str, ast.AST]] | None:
     """The places from outside the loop that `node` reads, through the names of the round. None if one is carried."""
-    targets = _targets(tree, loop)
+    tree, targets = sites.tree, _targets(sites.tree, loop)
     found: list[tuple[str, ast.AST]] = []
     statement = tree.statement(node)
     for read in walk(node):
@@ -607,13 +620,40 @@ def _inputs(
             found.append((place, read))
             continue
         source = _definition_in_round(tree, loop, statement, name)
+        if source is None and _is_running_number(sites, loop, name):
+            continue
         if source is None:
             return None
-        inner = _inputs(tree, loop, source)
+        inner = _inputs(sites, loop, source)
         if inner is None:
             return None
         found += inner
     return found
+
+
+def _is_running_number(sites: Sites, loop: ast.AST, name: str) -> bool:
+    """Whether a name only ever is a whole number that the source counts up: `lo` of `hi = lo + width`, `lo = hi`."""
+    tree = sites.tree
+    function = tree.function(loop)
+    seen, left = {name}, [name]
+    while function is not None and left:
+        for store in bindings(function, left.pop()):
+            value = tree.parent(store)
+            if not isinstance(value, (ast.Assign, ast.AugAssign)) or not _is_counting(value.value):
+                return False
+            if any(cost.ops for _, cost in sites.inside(value)):
+                return False
+            others = names_read(value.value) - seen - {"self"}
+            seen |= others
+            left += [other for other in others if bindings(function, other)]
+    return function is not None
+
+
+def _is_counting(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        known = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
+        return known and _is_counting(node.left) and _is_counting(node.right)
+    return integer(node) is not None or isinstance(node, (ast.Name, ast.Attribute)) or size_expression(node) is not None
 
 
 def _definition_in_round(

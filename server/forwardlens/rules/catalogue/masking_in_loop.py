@@ -11,7 +11,7 @@ from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import by_loop, in_loop, rounds_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import loop_of, relation
+from forwardlens.rules.loops import relation
 from forwardlens.rules.rounds import only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
 from forwardlens.source.tree import Looping
@@ -320,7 +320,7 @@ def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     except RefusedError as refused:
         fix, obstacle = None, str(refused)
         # Without a form for all rounds, comparing alone does not make a loop one that masks.
-        if loop_of(sites, loop) is None or not any(_selects(sites, n) for n in nodes):
+        if not any(_selects(sites, n) for n in nodes):
             return None
     rounds = rounds_of(sites, hot)
     share = share_of(sites, loop)
