@@ -12,13 +12,14 @@ from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import relation
+from forwardlens.rules.loops import changes_by_rounds, relation
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.rules.repeated import bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import aliases, changes, is_inplace, names_read, overlap
+from forwardlens.source.dataflow import aliases, is_inplace, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Looping, dotted, walk
 
@@ -268,6 +269,35 @@ def build():
 """,
         ),
         Example(
+            "a-function-changes-the-weight",
+            """\
+import torch
+from torch import nn
+
+
+def fade(weight):
+    weight.mul_(0.9)
+
+
+class Power(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.eye(8))
+
+    def forward(self, x):
+        y = x
+        weight = self.weight.clone()
+        for _ in range(12):
+            y = y + torch.tanh(x @ weight)
+            fade(weight)
+        return y
+
+
+def build():
+    return Power(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
             "layer-of-its-own-per-round",
             """\
 import torch
@@ -365,7 +395,7 @@ def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     assert function is not None
     places = {p for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
     shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
-    for _, place in changes(loop):
+    for _, place in changes_by_rounds(sites, loop):
         if place is None or any(overlap(place, s) for s in shared):
             return False
     methods = {n.attr for n in walk(loop) if isinstance(n, ast.Attribute)}
@@ -433,7 +463,7 @@ def _require_only_read(sites: Sites, node: ast.expr) -> None:
     function = tree.function(node)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         shared = aliases(function, parent.targets[0].id) if function is not None else frozenset[str]()
-        changed = [place for _, place in changes(function)] if function is not None else []
+        changed = [place for _, place in changes(sites, function)] if function is not None else []
         if function is not None and not any(p is None or any(overlap(p, s) for s in shared) for p in changed):
             return
     raise RefusedError("a round may change its value")

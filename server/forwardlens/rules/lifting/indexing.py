@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, Value, arranged, indexed, wrapped
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import index_items
 from forwardlens.rules.lifting.counters import block_of, is_number, is_position, position_of, window, window_of_value
 from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
 from forwardlens.rules.loops import Loop, sliced
 from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
-from forwardlens.source.dataflow import bindings, changes, definition, overlap
+from forwardlens.source.dataflow import bindings, definition, overlap
 from forwardlens.source.tree import dotted, integer
 
 
@@ -127,7 +128,7 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     place = dotted(element.base)
     if element.base is statement.value or place is None or element.pieces is not None or counted.kept:
         return None
-    if any(p is None or overlap(p, name or "") for _, p in changes(function)):
+    if any(p is None or overlap(p, name or "") for _, p in changes(scope.sites, function)):
         raise RefusedError(f"`{name}` may change")
     if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
         raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")

@@ -8,9 +8,9 @@ from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, indexed
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
-from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
+from forwardlens.rules.loops import Loop, changes_by_rounds, leaves_early, loop_of, skips_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
-from forwardlens.source.dataflow import aliases, changes, overlap
+from forwardlens.source.dataflow import aliases, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import dotted, walk
 
@@ -39,7 +39,7 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("every round gives the same value")
     require_rounds(lifter.needs_rounds)
     value = arranged(value, value.natural)
-    _require_unchanged(loop, node, call)
+    _require_unchanged(sites, loop, node, call)
     name = sites.fresh_name(loop.function, call, wanted)
     if loop.index is not None:
         inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
@@ -91,13 +91,11 @@ def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt
             lifter.values[target.id] = value
 
 
-def _require_unchanged(loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
+def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
     """Refuse if a round may change what the expression reads."""
     reads = {place for n in walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
     shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}
-    for changed, place in changes(node):
-        if changed in node.body and changed not in loop.body:
-            continue
+    for _, place in changes_by_rounds(sites, node):
         if place is None or any(overlap(place, s) for s in shared if s != "self"):
             raise RefusedError(f"the loop changes `{place}`")
     methods = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
