@@ -23,7 +23,7 @@ from forwardlens.source.dataflow import aliases, is_inplace, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Looping, dotted, walk
 
-_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm")
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
 _PURE = frozenset(
     f"aten::{name}"
