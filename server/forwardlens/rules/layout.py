@@ -236,7 +236,7 @@ class LayoutReaders:
         function = self.sites.tree.function(statement)
         if function is None or function.decorator_list or function.name == "forward" or function.name.startswith("__"):
             raise LayoutMattersError("it is returned")
-        calls = list(_calls_of(self.sites, function))
+        calls = list(calls_of(self.sites, function))
         if not calls:
             raise LayoutMattersError("it is returned")
         for call in calls:
@@ -275,7 +275,7 @@ def _reads(statements: list[ast.stmt], name: str) -> Iterator[ast.Name]:
                     yield node
 
 
-def _calls_of(sites: Sites, function: Function) -> Iterator[ast.Call]:
+def calls_of(sites: Sites, function: Function) -> Iterator[ast.Call]:
     """The calls of a helper in its file. Raises if it is used in any other way."""
     tree = sites.tree
     method = tree.owner(function) is not None

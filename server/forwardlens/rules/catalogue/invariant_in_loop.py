@@ -151,6 +151,65 @@ def build():
 """,
         ),
         Example(
+            "counted-in-its-own-ways",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 32) / 8)
+        self.bias = nn.Parameter(torch.zeros(8))
+        self.mix = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        t = 0
+        while t < x.size(1):
+            state = torch.tanh(torch.addmm(self.bias, x[:, t], self.weight.t()) + self.turn(state))  #!
+            t += 1
+        for row in x.unbind(1):
+            state = torch.tanh(self.mix(row) * state.sigmoid() + row[:, :8])  #!
+        return state
+
+
+def build():
+    return Gate(), (torch.randn(4, 24, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 32) / 8)
+        self.bias = nn.Parameter(torch.zeros(8))
+        self.mix = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        t = 0
+        bias_rows = torch.addmm(self.bias, x.flatten(0, 1), self.weight.t()).unflatten(0, x.shape[:2])
+        while t < x.size(1):
+            state = torch.tanh(bias_rows[:, t] + self.turn(state))
+            t += 1
+        mix_rows = self.mix(x)
+        for step, row in enumerate(x.unbind(1)):
+            state = torch.tanh(mix_rows[:, step] * state.sigmoid() + row[:, :8])
+        return state
+
+
+def build():
+    return Gate(), (torch.randn(4, 24, 32),)
+""",
+        ),
+        Example(
             "same-in-every-round",
             """\
 import torch
