@@ -24,6 +24,7 @@ Change = tuple[ast.AST, str | None]
 _Callable = Function | ast.Lambda
 # A place with more parts than this counts as what holds it. Functions that call themselves would name ever deeper ones.
 _DEPTH = 4
+_TRAINING = frozenset({"step", "backward", "load_state_dict"})
 _FORWARDS = ("forward", "__call__")
 
 
@@ -31,6 +32,13 @@ def changes(sites: Sites, node: ast.AST) -> tuple[Change, ...]:
     """Every (node, place) where `node`, or what it calls, changes an object in place; None if it is unclear which."""
     effects = sites.context.once(_effects)
     return dataflow.changes(node) if effects is None else effects.of(node)
+
+
+def may_train(sites: Sites, node: ast.AST) -> bool:
+    """Whether `node` may give weights other values: by an optimizer's `step`, unless the file has one of its own."""
+    own = {function.name: function for function in sites.tree.functions() if function.name in _TRAINING}
+    asked = {dotted(n) or "" for f in (node, *own.values()) for n in walk(f) if isinstance(n, ast.Attribute)}
+    return any(p.split(".")[-1] in _TRAINING and p.removeprefix("self.") not in own for p in asked)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import CREATION, loop_of
+from forwardlens.rules.loops import loop_of
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.rules.repeated import (
     LEAST_ROUNDS,
@@ -23,6 +23,7 @@ from forwardlens.rules.repeated import (
     nested_functions,
     reads_of,
 )
+from forwardlens.rules.starts import is_none_before, last_binding, rank_made
 from forwardlens.source.dataflow import aliases, bindings, fresh_name, may_alias, names_bound, overlap, root
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
@@ -631,7 +632,7 @@ def _require_collectable(
     earlier = [n for n in stores if isinstance(n, ast.arg) or getattr(n, "lineno", 0) < loop.lineno]
     if growth.first != "counted" and not earlier:
         raise RefusedError(f"`{name}` has no value before the loop")
-    if growth.first == "none" and not _is_none_before(sites, loop, name):
+    if growth.first == "none" and not is_none_before(sites, loop, name):
         raise RefusedError(f"`{name}` is not certainly None before the loop")
     start, end = offsets(sites.source, growth.statement)
     if has_comment(sites.source, start, end):
@@ -639,43 +640,6 @@ def _require_collectable(
     _require_parts_unchanged(sites, function, growth, loop)
     if any(isinstance(n, (ast.Call)) and dotted(n.func) in {"locals", "eval", "exec"} for n in walk(function)):
         raise RefusedError("the function looks at its own names")
-
-
-def _is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
-    """Whether the last thing in front of the loop that binds `name` sets it to None."""
-    start = _last_binding(sites, loop, name)
-    if isinstance(start, ast.AnnAssign):
-        return isinstance(start.value, ast.Constant) and start.value.value is None
-    if not isinstance(start, ast.Assign):
-        return False
-    given = [value for target in start.targets for value in _given(target, start.value, name)]
-    return bool(given) and all(isinstance(v, ast.Constant) and v.value is None for v in given)
-
-
-def _last_binding(sites: Sites, loop: ast.stmt, name: str) -> ast.stmt | None:
-    """The statement in front of the loop that binds `name` last, also in front of a branch that the loop stands in."""
-    inner: ast.AST | None = loop
-    while isinstance(inner, ast.stmt):
-        block = sites.tree.block(inner)
-        for statement in reversed(block[: block.index(inner)]):
-            if name in names_bound(statement):
-                return statement
-        inner = sites.tree.parent(inner)
-        items = inner.items if isinstance(inner, ast.With) else []
-        if not isinstance(inner, (ast.If, ast.With)) or any(name in names_bound(item) for item in items):
-            return None
-    return None
-
-
-def _given(target: ast.expr, value: ast.expr, name: str) -> list[ast.expr | None]:
-    """What a target gives `name`: None for `name` in `a, b = pair`."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        paired = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-        starred = any(isinstance(e, ast.Starred) for e in walk(target))
-        if isinstance(value, (ast.Tuple, ast.List)) and paired and not starred:
-            return [g for t, v in zip(target.elts, value.elts, strict=True) for g in _given(t, v, name)]
-        return [None] if name in names_bound(target) else []
-    return [value] if dotted(target) == name else []
 
 
 def _require_rank(sites: Sites, growth: _Growth, loop: ast.stmt) -> None:
@@ -686,23 +650,9 @@ def _require_rank(sites: Sites, growth: _Growth, loop: ast.stmt) -> None:
     name = growth.call.func.attr if isinstance(growth.call.func, ast.Attribute) else ""
     if name not in _RANKS:
         return
-    start = _last_binding(sites, loop, growth.place) if growth.first == "grows" and not growth.before else None
-    if not isinstance(start, ast.Assign) or _rank_made(start.value) < _RANKS[name]:
+    start = last_binding(sites, loop, growth.place) if growth.first == "grows" and not growth.before else None
+    if not isinstance(start, ast.Assign) or rank_made(start.value) < _RANKS[name]:
         raise RefusedError(f"`{name}` does more than join where `{growth.place}` starts with fewer dimensions")
-
-
-def _rank_made(value: ast.expr) -> int:
-    """The dimensions that a tensor has for certain by how it is made: 2 for `torch.empty((n, 0))` and `x[:, :0]`."""
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
-        return sum(isinstance(item, ast.Slice) for item in value.slice.elts)
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in CREATION:
-        return 0
-    first = value.args[0] if value.args else None
-    if isinstance(first, (ast.Tuple, ast.List)):
-        return sum(not isinstance(size, ast.Starred) for size in first.elts)
-    # `full` takes what it fills with after the sizes.
-    sizes = [] if value.func.attr in {"full", "new_full"} else value.args
-    return sum(not isinstance(size, ast.Starred) for size in sizes)
 
 
 def _require_parts_unchanged(

@@ -7,6 +7,7 @@ from collections import Counter
 
 from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, indexed
+from forwardlens.rules.effects import may_train
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, changes_by_rounds, leaves_early, loop_of, skips_rounds
@@ -118,6 +119,5 @@ def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call
     for _, place in changes_by_rounds(sites, node):
         if place is None or any(overlap(place, s) for s in shared if s != "self"):
             raise RefusedError(f"the loop changes `{place}`")
-    methods = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
-    if methods & {"step", "backward", "load_state_dict"}:
+    if may_train(sites, node):
         raise RefusedError("the weights may change inside the loop")
