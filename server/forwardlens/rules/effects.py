@@ -22,9 +22,12 @@ from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
 
 Change = tuple[ast.AST, str | None]
 _Callable = Function | ast.Lambda
+_Found = tuple[Tree, _Callable]
 # A place with more parts than this counts as what holds it. Functions that call themselves would name ever deeper ones.
 _DEPTH = 4
 _TRAINING = frozenset({"step", "backward", "load_state_dict"})
+# These write only to the memory that they make.
+_MAKING = frozenset({"tensor", "as_tensor", "zeros", "ones", "full", "new_tensor", "new_zeros", "new_ones", "new_full"})
 _FORWARDS = ("forward", "__call__")
 
 
@@ -77,13 +80,13 @@ class _Effects:
                 grew |= after != self.by_function[function]
                 self.by_function[function] = after
 
-    def _callees(self, tree: Tree, call: ast.Call) -> Sequence[tuple[Tree, _Callable]]:
+    def _callees(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
         """The functions of the program that a call may run."""
         func = call.func
         if isinstance(func, ast.Attribute):
             if is_torch_function(tree.module, func) or func.attr in METADATA:
                 return ()
-            named = self.program.named.get(func.attr, ())
+            named = self._of_class(tree, call, self.program.named.get(func.attr, ()))
             return named or (self._modules(tree, call) if (dotted(func) or "").startswith("self.") else ())
         if not isinstance(func, ast.Name):
             return self._modules(tree, call)
@@ -92,7 +95,17 @@ class _Effects:
             return named
         return [found for found in named if isinstance(found[1], ast.Lambda)] or self._modules(tree, call)
 
-    def _modules(self, tree: Tree, call: ast.Call) -> Sequence[tuple[Tree, _Callable]]:
+    def _of_class(self, tree: Tree, call: ast.Call, named: Sequence[_Found]) -> Sequence[_Found]:
+        """Those of the methods `named` that `self` may have, where that is what a call is of. All if none is known."""
+        caller = tree.function(call)
+        owner = tree.owner(caller) if caller is not None else None
+        own = isinstance(call.func, ast.Attribute) and dotted(call.func.value) == "self"
+        if owner is None or not own:
+            return named
+        kin = [(t, f) for t, f in named if (other := t.owner(f)) is not None and self.program.related(owner, other)]
+        return kin or named
+
+    def _modules(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
         """The forwards of the program, where a call runs an object that nothing tells the class of.
 
         A module of a library ran its operators at the call itself.
@@ -114,7 +127,7 @@ class _Effects:
 
     def _ran_in_place(self, call: ast.Call) -> bool:
         """Whether a call of a library changed a tensor, as `self.relu(x)` may. A count of batches has no dimension."""
-        if isinstance(call.func, ast.Attribute) and is_inplace(call.func.attr):
+        if isinstance(call.func, ast.Attribute) and (is_inplace(call.func.attr) or call.func.attr in _MAKING):
             return False
         cost = self.sites.cost(call)
         ops = [op for op in cost.ops if op.outermost] if cost is not None else []
@@ -130,12 +143,25 @@ def _effects(context: Context) -> _Effects | None:
 class _Program:
     """The functions of all files that were read, by every name that they are called by."""
 
-    named: Mapping[str, Sequence[tuple[Tree, _Callable]]]
+    named: Mapping[str, Sequence[_Found]]
+    bases: Mapping[str, frozenset[str]]
+
+    def related(self, one: ast.ClassDef, other: ast.ClassDef) -> bool:
+        """Whether an object of one class may be one of the other, by the names of their bases."""
+        return one is other or one.name in self._above(other.name) or other.name in self._above(one.name)
+
+    def _above(self, name: str) -> set[str]:
+        found, todo = set[str](), [name]
+        while todo:
+            above = self.bases.get(todo.pop(), frozenset()) - found
+            found |= above
+            todo += above
+        return found
 
 
 @lru_cache(maxsize=4)
 def _program(sources: tuple[SourceText, ...]) -> _Program:
-    named: dict[str, list[tuple[Tree, _Callable]]] = defaultdict(list)
+    named: dict[str, list[_Found]] = defaultdict(list)
     trees = [tree for source in sources if (tree := tree_of(source)) is not None]
     for tree in trees:
         for function in tree.functions():
@@ -144,7 +170,10 @@ def _program(sources: tuple[SourceText, ...]) -> _Program:
             named[name].append((tree, function))
     for new, old in {pair for tree in trees for pair in _renamed(tree) if pair[0] != pair[1]}:
         named[new] += [found for found in named.get(old, ()) if found not in named[new]]
-    return _Program(named)
+    bases: dict[str, set[str]] = defaultdict(set)
+    for node in (n for tree in trees for n in walk(tree.module) if isinstance(n, ast.ClassDef)):
+        bases[node.name] |= {(dotted(base) or "").split(".")[-1] for base in node.bases}
+    return _Program(named, {name: frozenset(above) for name, above in bases.items()})
 
 
 @lru_cache(maxsize=64)
