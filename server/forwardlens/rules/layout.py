@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import (
     ELEMENTWISE,
@@ -25,7 +26,7 @@ from forwardlens.rules.operations import (
     VIEWS,
     is_torch_function,
 )
-from forwardlens.source.dataflow import METADATA, aliases, changes, is_inplace, overlap
+from forwardlens.source.dataflow import METADATA, aliases, is_inplace, overlap
 from forwardlens.source.tree import Function, dotted, walk
 
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
@@ -235,7 +236,7 @@ class LayoutReaders:
         function = self.sites.tree.function(statement)
         if function is None or function.decorator_list or function.name == "forward" or function.name.startswith("__"):
             raise LayoutMattersError("it is returned")
-        calls = list(_calls_of(self.sites, function))
+        calls = list(calls_of(self.sites, function))
         if not calls:
             raise LayoutMattersError("it is returned")
         for call in calls:
@@ -274,7 +275,7 @@ def _reads(statements: list[ast.stmt], name: str) -> Iterator[ast.Name]:
                     yield node
 
 
-def _calls_of(sites: Sites, function: Function) -> Iterator[ast.Call]:
+def calls_of(sites: Sites, function: Function) -> Iterator[ast.Call]:
     """The calls of a helper in its file. Raises if it is used in any other way."""
     tree = sites.tree
     method = tree.owner(function) is not None
@@ -302,7 +303,7 @@ def require_no_writes(readers: LayoutReaders, copied: ast.expr) -> None:
     for function in readers.functions:
         places = set(_places_in(readers, function, copied))
         shared = {s for place in places for s in aliases(function, place)}
-        for node, place in changes(function):
+        for node, place in changes(readers.sites, function):
             if isinstance(node, ast.Attribute) or place is None:
                 continue
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from forwardlens.rules.effects import Change, changes
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.pairs import Pairs, combined_pairs, counted_pairs
 from forwardlens.source.dataflow import (
     METADATA,
     aliases,
     bindings,
-    changes,
     definition,
     is_inplace,
     names_bound,
@@ -21,7 +21,7 @@ from forwardlens.source.dataflow import (
     overlap,
     root,
 )
-from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer, walk
+from forwardlens.source.tree import Comprehension, Function, Looping, Tree, argument, dotted, integer, walk
 
 # A name for the size of an axis: the tensor's text and the axis, a literal length, or an attribute that has the number.
 AxisSize = tuple[str, int | None]
@@ -29,7 +29,7 @@ AxisSize = tuple[str, int | None]
 
 # How many definitions a length is followed through.
 _DEPTH = 4
-_CREATION = frozenset("zeros ones empty full rand randn new_zeros new_ones new_empty new_full".split())
+CREATION = frozenset("zeros ones empty full rand randn new_zeros new_ones new_empty new_full".split())
 _LIKE = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"})
 
 
@@ -358,7 +358,7 @@ class _Sizes:
             return self.axis(value.args[0], axis, value, depth + 1)
         if name == "clone":
             return self.axis(value.func.value, axis, value, depth + 1)
-        if name not in _CREATION or not value.args or axis < 0:
+        if name not in CREATION or not value.args or axis < 0:
             return None
         first = value.args[0]
         base = leading_shape(first)
@@ -483,11 +483,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
     named = named_slices(sites, loop)
     # A slice under a name is the round's own only if the loop gives it.
     targets = _targets(sites.tree, loop)
-    counted = loop_of(sites, loop)
-    steps = loop.body[-1] if isinstance(loop, ast.While) and counted is not None else None
-    for changed, place in changes(loop):
-        if changed is steps:
-            continue
+    for changed, place in changes_by_rounds(sites, loop):
         if place is None:
             return "unknown"
         written = _slice_written(changed)
@@ -510,6 +506,13 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
             if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
                 return "carried"
     return "independent"
+
+
+def changes_by_rounds(sites: Sites, loop: Looping) -> Iterator[Change]:
+    """What the rounds of a loop change in place, but for the counter of a `while` loop, which is a number."""
+    counting = isinstance(loop, ast.While) and loop_of(sites, loop) is not None
+    steps = loop.body[-1] if isinstance(loop, ast.While) and counting else None
+    return (change for change in changes(sites, loop) if change[0] is not steps)
 
 
 def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:

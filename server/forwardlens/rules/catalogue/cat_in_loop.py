@@ -10,6 +10,7 @@ from typing import ClassVar
 from forwardlens.model import Edit, Fix
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.operations import is_torch_function
@@ -22,11 +23,15 @@ from forwardlens.rules.repeated import (
     nested_functions,
     reads_of,
 )
-from forwardlens.source.dataflow import aliases, bindings, changes, fresh_name, may_alias, overlap
+from forwardlens.rules.starts import is_none_before, last_binding, rank_made
+from forwardlens.source.dataflow import aliases, bindings, fresh_name, may_alias, names_bound, overlap, root
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
 
-_CATS = frozenset({"cat", "concat", "concatenate"})
+# To join first some and then the rest, or all at once, is the same for each of these.
+_CATS = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "row_stack", "dstack", "column_stack"})
+# From this many dimensions on they do no more than join.
+_RANKS = {"hstack": 2, "vstack": 2, "row_stack": 2, "column_stack": 2, "dstack": 3}
 
 
 @dataclass(frozen=True)
@@ -226,6 +231,51 @@ def build():
 """,
         ),
         Example(
+            "start-beside-others",
+            """\
+import torch
+from torch import nn
+
+
+class Trace(nn.Module):
+    def forward(self, x):
+        state, path = x[:, 0], None
+        tokens = torch.empty((x.size(0), 0), dtype=x.dtype)
+        for t in range(x.size(1)):
+            state = torch.tanh(state + x[:, t])
+            path = state if path is None else torch.cat((path, state), dim=-1)  #!
+            tokens = torch.hstack([tokens, state])  #!
+        return path, tokens
+
+
+def build():
+    return Trace(), (torch.randn(2, 40, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Trace(nn.Module):
+    def forward(self, x):
+        state, path = x[:, 0], None
+        tokens = torch.empty((x.size(0), 0), dtype=x.dtype)
+        path_parts = []
+        tokens_parts = [tokens]
+        for t in range(x.size(1)):
+            state = torch.tanh(state + x[:, t])
+            path_parts.append(state)
+            tokens_parts.append(state)
+        path = torch.cat(path_parts, dim=-1) if path_parts else None
+        tokens = torch.hstack(tokens_parts)
+        return path, tokens
+
+
+def build():
+    return Trace(), (torch.randn(2, 40, 8),)
+""",
+        ),
+        Example(
             "part-changed-in-place",
             """\
 import torch
@@ -322,11 +372,41 @@ def _growth(sites: Sites, call: ast.Call) -> _Growth | None:
         return None
     place = tree.text(statement.targets[0])
     here = [n for n, e in enumerate(given.elts) if tree.text(e) == place]
+    stored = _stored_again(sites, call, given.elts, statement)
+    if stored is not None:
+        return stored
     if len(here) != 1 or len(given.elts) < 2:
         return None
     before, after = tuple(given.elts[: here[0]]), tuple(given.elts[here[0] + 1 :])
     growth = _Growth(statement, call, place, before, after)
     return growth if statement.value is call else _started_inside(sites, growth, statement)
+
+
+def _stored_again(sites: Sites, call: ast.Call, parts: list[ast.expr], statement: ast.Assign) -> _Growth | None:
+    """`k = torch.cat([cache[i], k])` where `cache[i] = k` or `cache[i] = (k, v)` follows in the same function."""
+    tree, function, target = sites.tree, sites.tree.function(call), statement.targets[0]
+    if len(parts) != 2 or statement.value is not call or not isinstance(target, ast.Name) or function is None:
+        return None
+    kept = [e for e in parts if isinstance(e, (ast.Subscript, ast.Attribute)) and not _is_cut(e)]
+    place = root(kept[0]) if len(kept) == 1 else None
+    other = next((e for e in parts if e not in kept), None)
+    if place is None or place == "self" or other is None or reads_of(other, place):
+        return None
+    later = [n for n in walk(function) if isinstance(n, ast.Assign) and n.lineno > statement.lineno]
+    if any(target.id in names_bound(n) for n in later):
+        return None
+    for store in later:
+        into = [t for t in store.targets if isinstance(t, (ast.Subscript, ast.Attribute)) and root(t) == place]
+        values = store.value.elts if isinstance(store.value, (ast.Tuple, ast.List)) else [store.value]
+        if into and any(dotted(value) == target.id for value in values):
+            at = parts.index(kept[0])
+            return _Growth(statement, call, tree.text(kept[0]), (*parts[:at],), (*parts[at + 1 :],))
+    return None
+
+
+def _is_cut(node: ast.expr) -> bool:
+    """`window[:, 1:]`: what is left may be as long as before."""
+    return any(isinstance(n, ast.Slice) for n in walk(node))
 
 
 def _started_inside(sites: Sites, growth: _Growth, statement: ast.Assign) -> _Growth | None:
@@ -346,7 +426,11 @@ def _same_part(sites: Sites, growth: _Growth, start: ast.expr) -> bool:
 
 
 def _first_round(sites: Sites, growth: _Growth, test: ast.expr, when_true: bool) -> str | None:
-    """Whether a test tells the first round from the others: "none" by `x is None`, "counted" by `t == 0`."""
+    """Whether a test tells the first round from the others: "none" by `x is None`, "counted" by `t == 0` or `not t`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _first_round(sites, growth, test.operand, not when_true)
+    if isinstance(test, ast.Name):
+        return "counted" if not when_true and test.id == _counter_from_zero(sites, growth) else None
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     left, right, op = test.left, test.comparators[0], test.ops[0]
@@ -357,17 +441,15 @@ def _first_round(sites: Sites, growth: _Growth, test: ast.expr, when_true: bool)
         return None
     if isinstance(op, (ast.Is, ast.IsNot)) and dotted(left) == growth.place:
         return "none" if isinstance(right, ast.Constant) and right.value is None else None
+    counted = integer(right) == 0 and isinstance(left, ast.Name) and left.id == _counter_from_zero(sites, growth)
+    return "counted" if counted else None
+
+
+def _counter_from_zero(sites: Sites, growth: _Growth) -> str | None:
+    """The name that is 0 in the first round alone of the innermost loop."""
     loop = next(sites.tree.loops(growth.statement), None)
     counted = loop_of(sites, loop) if loop is not None else None
-    if (
-        counted is None
-        or counted.backwards
-        or counted.start != 0
-        or integer(right) != 0
-        or not isinstance(left, ast.Name)
-    ):
-        return None
-    return "counted" if left.id == counted.index else None
+    return None if counted is None or counted.backwards or counted.start else counted.index
 
 
 def _in_branches(sites: Sites, growth: _Growth) -> _Growth:
@@ -451,6 +533,7 @@ def _collected(sites: Sites, growth: _Growth, inner: Looping | None) -> tuple[Ed
         raise RefusedError(f"`{name}` does not grow at one end only")
     loop = _whole_loop(sites, growth, inner)
     _require_collectable(sites, function, growth, loop)
+    _require_rank(sites, growth, loop)
     parts = fresh_name(function, f"{name}_parts")
     stacked = _stacked(sites, growth, loop, parts)
     if stacked is not None:
@@ -549,32 +632,35 @@ def _require_collectable(
     earlier = [n for n in stores if isinstance(n, ast.arg) or getattr(n, "lineno", 0) < loop.lineno]
     if growth.first != "counted" and not earlier:
         raise RefusedError(f"`{name}` has no value before the loop")
-    if growth.first == "none" and not _is_none_before(sites, loop, name):
+    if growth.first == "none" and not is_none_before(sites, loop, name):
         raise RefusedError(f"`{name}` is not certainly None before the loop")
     start, end = offsets(sites.source, growth.statement)
     if has_comment(sites.source, start, end):
         raise RefusedError("there is a comment inside the statement")
-    _require_parts_unchanged(function, growth, loop)
+    _require_parts_unchanged(sites, function, growth, loop)
     if any(isinstance(n, (ast.Call)) and dotted(n.func) in {"locals", "eval", "exec"} for n in walk(function)):
         raise RefusedError("the function looks at its own names")
 
 
-def _is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
-    """Whether the last thing in front of the loop that touches `name` sets it to None."""
-    block = sites.tree.block(loop)
-    for statement in reversed(block[: block.index(loop)]):
-        touched = any(isinstance(n, ast.Name) and n.id == name for n in walk(statement))
-        if touched:
-            plain = isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]
-            value = statement.value if plain and isinstance(statement, ast.Assign) else None
-            return isinstance(value, ast.Constant) and value.value is None
-    return False
+def _require_rank(sites: Sites, growth: _Growth, loop: ast.stmt) -> None:
+    """`vstack` and the like give what has fewer dimensions some more, and `hstack` joins vectors along another one.
+
+    So the start has to have them, or one round less would give another shape.
+    """
+    name = growth.call.func.attr if isinstance(growth.call.func, ast.Attribute) else ""
+    if name not in _RANKS:
+        return
+    start = last_binding(sites, loop, growth.place) if growth.first == "grows" and not growth.before else None
+    if not isinstance(start, ast.Assign) or rank_made(start.value) < _RANKS[name]:
+        raise RefusedError(f"`{name}` does more than join where `{growth.place}` starts with fewer dimensions")
 
 
-def _require_parts_unchanged(function: Function, growth: _Growth, loop: ast.For | ast.AsyncFor | ast.While) -> None:
+def _require_parts_unchanged(
+    sites: Sites, function: Function, growth: _Growth, loop: ast.For | ast.AsyncFor | ast.While
+) -> None:
     """A list keeps the parts themselves, where `torch.cat` had copied them at once."""
     kept = {growth.place, *(place for part in growth.parts for place in may_alias(part))} - {"self"}
     shared = {s for place in kept for s in aliases(function, place)} - {"self"}
-    for _, changed in changes(loop):
+    for _, changed in changes(sites, loop):
         if changed is None or any(overlap(changed, s) for s in shared):
             raise RefusedError("the loop changes a part in place after it was added")

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
-from forwardlens.source.dataflow import aliases, changes, definition, names_bound, names_read, overlap
+from forwardlens.source.dataflow import aliases, definition, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
 from forwardlens.source.tree import Function, dotted, walk
 
@@ -373,15 +374,11 @@ def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bo
     places = {p for n in walk(value) if (p := dotted(n)) is not None and p not in {"self", "torch"}}
     if function is None or not places:
         return False
-    for _, changed in changes(loop):
+    for _, changed in changes(sites, loop):
         shared = {s for p in places for s in aliases(function, p)}
         if changed is None or any(overlap(changed, s) for s in shared):
             return False
-    # A call of a method of our own may change what it likes on `self`.
-    owned = any(place.startswith("self.") for place in places)
-    ours = {f.name for f in sites.tree.functions()}
-    calls = {(dotted(n.func) or "").removeprefix("self.") for n in walk(loop) if isinstance(n, ast.Call)}
-    return not (owned and calls & ours)
+    return True
 
 
 def _detached(sites: Sites, value: ast.expr) -> str:

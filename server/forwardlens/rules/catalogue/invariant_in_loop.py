@@ -8,21 +8,23 @@ from typing import ClassVar
 
 from forwardlens.model import Edit, Fix
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import arguments_of, function_of, loop_around, rounds_of
 from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import relation
+from forwardlens.rules.loops import changes_by_rounds, relation
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.rules.repeated import bound_in, head, in_rounds, nested_functions, shown
+from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import aliases, changes, is_inplace, names_read, overlap
+from forwardlens.source.dataflow import aliases, bindings, is_inplace, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Looping, dotted, walk
 
-_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm")
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
 _PURE = frozenset(
     f"aten::{name}"
@@ -150,6 +152,65 @@ def build():
 """,
         ),
         Example(
+            "counted-in-its-own-ways",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 32) / 8)
+        self.bias = nn.Parameter(torch.zeros(8))
+        self.mix = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        t = 0
+        while t < x.size(1):
+            state = torch.tanh(torch.addmm(self.bias, x[:, t], self.weight.t()) + self.turn(state))  #!
+            t += 1
+        for row in x.unbind(1):
+            state = torch.tanh(self.mix(row) * state.sigmoid() + row[:, :8])  #!
+        return state
+
+
+def build():
+    return Gate(), (torch.randn(4, 24, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 32) / 8)
+        self.bias = nn.Parameter(torch.zeros(8))
+        self.mix = nn.Linear(32, 8)
+        self.turn = nn.Linear(8, 8)
+
+    def forward(self, x):
+        state = x.new_zeros(x.size(0), 8)
+        t = 0
+        bias_rows = torch.addmm(self.bias, x.flatten(0, 1), self.weight.t()).unflatten(0, x.shape[:2])
+        while t < x.size(1):
+            state = torch.tanh(bias_rows[:, t] + self.turn(state))
+            t += 1
+        mix_rows = self.mix(x)
+        for step, row in enumerate(x.unbind(1)):
+            state = torch.tanh(mix_rows[:, step] * state.sigmoid() + row[:, :8])
+        return state
+
+
+def build():
+    return Gate(), (torch.randn(4, 24, 32),)
+""",
+        ),
+        Example(
             "same-in-every-round",
             """\
 import torch
@@ -268,6 +329,35 @@ def build():
 """,
         ),
         Example(
+            "a-function-changes-the-weight",
+            """\
+import torch
+from torch import nn
+
+
+def fade(weight):
+    weight.mul_(0.9)
+
+
+class Power(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.eye(8))
+
+    def forward(self, x):
+        y = x
+        weight = self.weight.clone()
+        for _ in range(12):
+            y = y + torch.tanh(x @ weight)
+            fade(weight)
+        return y
+
+
+def build():
+    return Power(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
             "layer-of-its-own-per-round",
             """\
 import torch
@@ -303,7 +393,8 @@ def build():
             if isinstance(node, ast.expr) and in_rounds(cost) and works(cost) and not depends_on_order([cost])
             for loop in sites.tree.loops(node)
         ]
-        if not candidates:
+        helped = _in_helpers(sites)
+        if not candidates and not helped:
             return
         others = (EmbeddingInLoop(), MaskingInLoop(), ElementwiseLoop())
         taken = claimed(context, sites, others)
@@ -319,6 +410,9 @@ def build():
             if match is not None:
                 done.append(node)
                 yield match
+        for node, loop in helped:
+            if loop not in taken:
+                yield _helped(sites, loop, node)
 
 
 # -- the same in every round
@@ -365,11 +459,10 @@ def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     assert function is not None
     places = {p for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
     shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
-    for _, place in changes(loop):
+    for _, place in changes_by_rounds(sites, loop):
         if place is None or any(overlap(place, s) for s in shared):
             return False
-    methods = {n.attr for n in walk(loop) if isinstance(n, ast.Attribute)}
-    return not methods & {"step", "backward", "load_state_dict"}
+    return not may_train(sites, loop)
 
 
 def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
@@ -433,7 +526,7 @@ def _require_only_read(sites: Sites, node: ast.expr) -> None:
     function = tree.function(node)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         shared = aliases(function, parent.targets[0].id) if function is not None else frozenset[str]()
-        changed = [place for _, place in changes(function)] if function is not None else []
+        changed = [place for _, place in changes(sites, function)] if function is not None else []
         if function is not None and not any(p is None or any(overlap(p, s) for s in shared) for p in changed):
             return
     raise RefusedError("a round may change its value")
@@ -476,6 +569,45 @@ def _is_projection(sites: Sites, loop: Looping, node: ast.expr) -> bool:
         # `x[:, t].matmul(w)`
         return not any(names_read(a) & bound for a in node.args) and bool(node.args)
     return len(node.args) == 1 and bool(names_read(node.args[0]) & bound)
+
+
+def _in_helpers(sites: Sites) -> list[tuple[ast.Call, Looping]]:
+    """Products of a layer with what a loop hands to their method and no earlier round computed, and that loop."""
+    found: list[tuple[ast.Call, Looping]] = []
+    for node, cost in sites.items():
+        around = loop_around(sites, node) if isinstance(node, ast.Call) and rounds_of(sites, node) else None
+        if around is None or not isinstance(node, ast.Call) or depends_on_order([cost]):
+            continue
+        loop, call = around
+        if call is not node and cost.calls >= LEAST_ROUNDS and _takes_a_step(sites, loop, call, node):
+            found.append((node, loop))
+    return found
+
+
+def _takes_a_step(sites: Sites, loop: Looping, call: ast.AST, node: ast.Call) -> bool:
+    """Whether `node`, in the method that `call` runs, is a product of a layer with a part of the round's own."""
+    function = sites.tree.function(node)
+    layer = sites.op(node, *_PRODUCTS) is not None and (dotted(node.func) or "").startswith("self.")
+    if not layer or not isinstance(call, ast.Call) or len(node.args) != 1 or node.keywords or function is None:
+        return False
+    if not (dotted(call.func) or "").startswith("self.") or function_of(sites.tree, call) is not function:
+        return False
+    name = dotted(node.args[0]) or ""
+    step = (arguments_of(function, call, method=True) or {}).get(name)
+    if step is None or len(bindings(function, name)) != 1 or not names_read(step) & bound_in(loop):
+        return False
+    return relation(sites, loop, step) == "independent" and _unchanged(sites, loop, node)
+
+
+def _helped(sites: Sites, loop: Looping, node: ast.Call) -> Match:
+    cost, share = sites.cost(node), sites.share(node)
+    assert cost is not None
+    message = (
+        f"`{shown(sites.tree.text(node))}` is computed step by step, {cost.calls} times in one forward, "
+        f"{percent(share)} of it: no step of it needs an earlier one, so one product could take all steps; compute it "
+        "for all steps before the loop and hand each round its part. No automatic fix: the loop is in another function"
+    )
+    return Match(sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),))
 
 
 def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:

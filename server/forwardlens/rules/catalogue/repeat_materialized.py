@@ -7,18 +7,21 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import Fix, Shape
+from forwardlens.model import Evidence, Fix, Shape
+from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.grouped_heads import advice, folded, is_spread, readers_of
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node
-from forwardlens.source.tree import integer, walk
+from forwardlens.source.tree import argument, integer, walk
 
 
 class RepeatMaterialized(Rule):
     """## What it does
-    Finds `repeat`, `tile` and `repeat_interleave` along dimensions of size 1, read only by operators that broadcast.
+    Finds `repeat`, `tile` and `repeat_interleave` along dimensions of size 1, read only by operators that broadcast,
+    and key or value heads that are repeated for the query heads of their group, read only by products.
 
     ## Why it costs
     Each repetition is written to memory and read back. `expand` gives a view of the same shape in which all
@@ -26,7 +29,8 @@ class RepeatMaterialized(Rule):
 
     ## When to ignore it
     When the copies are written to: that is not reported. A matrix product of an expanded tensor may copy it inside;
-    then there is nothing to gain, which trying the fix shows.
+    then there is nothing to gain, which trying the fix shows. For heads that is always so, and the query heads of a
+    group are put below each other instead: one product with more rows, of the heads as they are.
 
     ## Fix safety
     The fix is offered as safe if the run saw size 1 in every dimension that is repeated, all readers are known and
@@ -149,6 +153,38 @@ def build():
 """,
         ),
         Example(
+            "heads-of-a-group",
+            """\
+import torch
+from torch import nn
+
+
+class Votes(nn.Module):
+    def forward(self, q, k):
+        k = k.repeat_interleave(4, dim=1)  #!
+        scores = q @ k.transpose(2, 3)
+        return scores.softmax(-1).sum(-2)
+
+
+def build():
+    return Votes(), (torch.randn(2, 8, 4, 32), torch.randn(2, 2, 512, 32))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Votes(nn.Module):
+    def forward(self, q, k):
+        scores = (q.unflatten(1, (-1, 4)).flatten(2, 3) @ k.transpose(2, 3)).unflatten(2, (4, -1)).flatten(1, 2)
+        return scores.softmax(-1).sum(-2)
+
+
+def build():
+    return Votes(), (torch.randn(2, 8, 4, 32), torch.randn(2, 2, 512, 32))
+""",
+        ),
+        Example(
             "written-to",
             """\
 import torch
@@ -210,7 +246,7 @@ def build():
             return
         for node in walk(sites.tree.module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                match = _match(sites, node, node.func)
+                match = _match(sites, node, node.func) or _spread(sites, node)
                 if match is not None:
                     yield match
 
@@ -226,7 +262,7 @@ def _match(sites: Sites, call: ast.Call, func: ast.Attribute) -> Match | None:
     shape = op.shapes[0]
     sizes = _expanded(sites, call, func.attr, arguments, shape)
     if sizes is None:
-        return None
+        return _grouped(sites, call, func.attr, base, arguments, shape)
     readers = LayoutReaders(sites, only_same=True)
     try:
         readers.follow(call)
@@ -253,6 +289,55 @@ def _match(sites: Sites, call: ast.Call, func: ast.Attribute) -> Match | None:
         (),
         (Fix("Use expand", "safe", edits),) if edits else (),
     )
+
+
+def _grouped(
+    sites: Sites, call: ast.Call, name: str, base: ast.expr, arguments: list[ast.expr], shape: Shape
+) -> Match | None:
+    """Key heads, each repeated for the query heads of its group, that only products read."""
+    given = arguments[1] if len(arguments) > 1 else argument(call, 2, "dim")
+    count, axis = arguments[0] if arguments else argument(call, 2, "repeats"), integer(given)
+    op = sites.op(call, "aten::repeat_interleave")
+    if (
+        name != "repeat_interleave"
+        or len(shape) < 3
+        or axis is None
+        or count is None
+        or op is None
+        or any(op.shapes[1:2])
+    ):
+        return None
+    readers = readers_of(sites, call)
+    if axis % len(shape) != len(shape) - 3 or readers is None:
+        return None
+    cost, share = sites.cost(call), sites.share(call)
+    written = cost.alloc_bytes if cost is not None else 0
+    message = (
+        f"`{name}` writes out {_bytes(written)} made of {math.prod(shape):,} elements, {percent(share)} of the "
+        f"forward, for a group of query heads each; {advice(readers)}"
+    )
+    fix: Fix | None = None
+    try:
+        fix = Fix("Put the query heads of a group below each other", "safe", folded(sites, call, base, count, shape))
+    except RefusedError as refused:
+        message = f"{message}. No automatic fix: {refused}"
+    evidence: Evidence = {"elements": math.prod(shape), "bytes": written}
+    return Match(sites.source.span(call), message, share, evidence, (), (fix,) if fix else ())
+
+
+def _spread(sites: Sites, call: ast.Call) -> Match | None:
+    """The same by `expand` and a `reshape` that copies."""
+    readers = readers_of(sites, call) if is_spread(sites, call) else None
+    if readers is None:
+        return None
+    cost, share = sites.cost(call), sites.share(call)
+    written = cost.alloc_bytes if cost is not None else 0
+    message = (
+        f"`{sites.tree.text(call.func).rpartition('.')[2]}` writes out {_bytes(written)} of what `expand` only shows "
+        f"repeatedly, {percent(share)} of the forward, for a product; if these are heads, {advice(readers)}. "
+        "No automatic fix: the run does not tell which dimension is repeated"
+    )
+    return Match(sites.source.span(call), message, share, {"bytes": written})
 
 
 def _bytes(count: int) -> str:

@@ -14,6 +14,7 @@ from forwardlens.rules.callers import by_loop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.loops import leaves_early, loop_of
 from forwardlens.rules.repeated import LEAST_ROUNDS, body, bound_in, head, in_rounds, place
@@ -28,7 +29,7 @@ from forwardlens.rules.rounds import (
     working,
 )
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.dataflow import aliases, changes, fresh_name, names_bound, overlap
+from forwardlens.source.dataflow import aliases, fresh_name, names_bound, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Function, Looping, dotted, integer, walk
 
@@ -527,7 +528,7 @@ def _free_of(sites: Sites, function: Function, loop: Looping, tensor: str) -> as
     shared = aliases(function, tensor)
     for around in (loop, *sites.tree.loops(loop)):
         bound = any(name == tensor.split(".")[0] for name in bound_in(around))
-        changed = [p for _, p in changes(around)]
+        changed = [p for _, p in changes(sites, around)]
         if bound or any(p is None or any(overlap(p, s) for s in shared) for p in changed):
             break
         chosen = sites.tree.statement(around)

@@ -19,7 +19,7 @@ from forwardlens.rules.batched import (
 from forwardlens.rules.callers import function_of
 from forwardlens.rules.lifting.broadcasting import elementwise
 from forwardlens.rules.lifting.counters import counter_as_tensor, is_position
-from forwardlens.rules.lifting.dimensions import along, attention, einsum, loss, matrix_product
+from forwardlens.rules.lifting.dimensions import along, attention, einsum, loss, matrix_product, product_and_sum
 from forwardlens.rules.lifting.indexing import gather_along, selected
 from forwardlens.rules.lifting.inlining import helper
 from forwardlens.rules.lifting.joins import join, list_of_rounds
@@ -81,6 +81,8 @@ def call(scope: Scope, node: ast.Call) -> Value:
         return join(scope, node, name)
     if name in {"matmul", "mm", "bmm", "mv", "dot"} and len(operands) == 2 and not node.keywords:
         return matrix_product(scope, node, (operands[0], operands[1]))
+    if name == "addmm":
+        return product_and_sum(scope, node, operands)
     if name == "scaled_dot_product_attention" and library:
         return attention(scope, node)
     if name in LOSSES and library:

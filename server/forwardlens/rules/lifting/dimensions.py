@@ -156,6 +156,25 @@ def einsum(scope: Scope, node: ast.Call) -> Value:
     return spread(standing(scope.spliced(node, parts), len(output), rights[0], len(live)), live, scope.depth)
 
 
+def product_and_sum(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+    """`torch.addmm(b, x[:, t], w)`: as it takes matrices only, the rows of all rounds stand below each other."""
+    op = scope.sites.op(node, "aten::addmm")
+    plain_options = all(isinstance(k.value, ast.Constant) for k in node.keywords)
+    if op is None or len(operands) != 3 or not plain_options or [scope.varies(o) for o in operands] != [0, 1, 0]:
+        raise RefusedError(f"more than the rows of `{scope.text(node)}` changes from round to round")
+    if len(op.shapes[0]) != 1:
+        raise RefusedError(f"`{scope.text(operands[0])}` may have a value for each row")
+    scope.require_pure(operands[0])
+    scope.require_pure(operands[2])
+    value = scope.lift(operands[1])
+    if not isinstance(value, Batched) or value.round_rank != 2 or None in (*value.loops, *value.slots):
+        raise RefusedError(f"the run does not tell how the rows of `{scope.text(node)}` lie")
+    value = value if value.slots[1] == value.rank - 1 else arranged(value, 2)
+    rows, last = wrapped(value.text, value.atom), value.rank - 2
+    text = scope.spliced(node, {operands[1]: f"{rows}.flatten(0, {last})"})
+    return replace(value, text=f"{text}.unflatten(0, {rows}.shape[:{last + 1}])", atom=True, view=False, cut=None)
+
+
 def attention(scope: Scope, node: ast.Call) -> Value:
     """`scaled_dot_product_attention(q[:, h], k[:, h], v[:, h])`: the loops become dimensions of the batch."""
     plain_options = all(k.arg in {"is_causal", "scale"} and not scope.varies(k.value) for k in node.keywords)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
+from forwardlens.rules.effects import changes
 from forwardlens.rules.lifting.ranks import iterated_rank, rank_in_use, rank_of_cut
 from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
 from forwardlens.rules.loops import Element, Loop, sliced
 from forwardlens.rules.operations import JOINS
 from forwardlens.rules.windows import marked
-from forwardlens.source.dataflow import bindings, changes, definition, names_read, overlap
+from forwardlens.source.dataflow import bindings, definition, names_read, overlap
 from forwardlens.source.tree import Function, argument, dotted, integer, walk
 
 
@@ -106,7 +107,7 @@ def listed(scope: Scope, function: Function, name: str) -> Element | None:
     place = dotted(element.base)
     if element.base is statement.value or place is None:
         return None
-    if any(p is None or overlap(p, name) for _, p in changes(function)):
+    if any(p is None or overlap(p, name) for _, p in changes(scope.sites, function)):
         raise RefusedError(f"`{name}` may change")
     if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
         raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")

@@ -12,7 +12,7 @@ from typing import Self
 from forwardlens.rules.batched import Batched, RefusedError, Value
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.loops import Loop, stop_is_count
-from forwardlens.rules.operations import ELEMENTWISE, is_torch_function, torch_name
+from forwardlens.rules.operations import ELEMENTWISE, VIEWS, is_torch_function, torch_name
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.rewrite import splice
@@ -102,7 +102,7 @@ class Scope(ABC):
         for call in (n for n in walk(node) if isinstance(n, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield))):
             name = dotted(call.func) if isinstance(call, ast.Call) else None
             leaf = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else name
-            known = leaf in ELEMENTWISE or leaf in _PURE_FUNCTIONS or leaf in _PURE_BUILTINS
+            known = leaf in ELEMENTWISE | VIEWS or leaf in _PURE_FUNCTIONS or leaf in _PURE_BUILTINS
             if not known and not (name or "").startswith("math."):
                 raise RefusedError(f"`{self.text(call)}` may be different in every round")
 

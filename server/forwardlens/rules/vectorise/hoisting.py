@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, indexed
+from forwardlens.rules.effects import may_train
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
-from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
+from forwardlens.rules.loops import Loop, changes_by_rounds, leaves_early, loop_of, skips_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
-from forwardlens.source.dataflow import aliases, changes, overlap
+from forwardlens.source.dataflow import aliases, fresh_name, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import dotted, walk
 
@@ -18,7 +20,7 @@ from forwardlens.source.tree import dotted, walk
 def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     """Compute `call` for all rounds before the loop, into a new name, and take the round's part inside it.
 
-    Where the loop has no counter, and only `call` reads its variable, the loop runs over the parts instead.
+    Where the loop has no counter, it gets one, or runs over the parts where only `call` reads its variable.
     Raises `RefusedError`.
     """
     tree = sites.tree
@@ -34,19 +36,25 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     lifter = lifter_for(sites, loop)
     _know_temporaries(lifter, node, tree.statement(call))
+    made = sorted(names_read(call) & lifter.bound - lifter.values.keys())
+    if made:
+        raise RefusedError(f"`{made[0]}` is computed in the same round")
     value = lifter.lift(call)
     if isinstance(value, Fixed):
         raise RefusedError("every round gives the same value")
     require_rounds(lifter.needs_rounds)
     value = arranged(value, value.natural)
-    _require_unchanged(loop, node, call)
+    _require_unchanged(sites, loop, node, call)
     name = sites.fresh_name(loop.function, call, wanted)
     if loop.index is not None:
         inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
     elif isinstance(node, ast.While):
         raise RefusedError("the loop has no counter to pick a round's part with")
     else:
+        if loop.backwards:
+            raise RefusedError("the loop has no counter to pick a round's part with")
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
+        inside = inside or _counted_parts(sites, loop, node, call, name, value.loop)
     lines = [*lifter.lines_before(value.text), f"{name} = {value.text}"]
     edits = checked(
         sites.source, [insert_before(tree, node, [lifter.lengths.finished(line) for line in lines]), *inside]
@@ -57,49 +65,59 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
 
 
 def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, parts: str) -> list[Edit]:
-    """Run the loop over `parts`, whose round's part takes the place of `call`."""
+    """Run the loop over `parts`, whose round's part takes the place of `call`; empty if it needs its variables."""
     names = list(loop.elements)
     used = [n for n in walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
-    if len(names) != 1 or not isinstance(node.target, ast.Name) or loop.backwards:
-        raise RefusedError("the loop has no counter to pick a round's part with")
     inside = {id(n) for n in walk(call)}
-    if any(id(n) not in inside for n in used if n is not node.target):
-        raise RefusedError("the loop needs its variable for more, and has no counter")
+    alone = all(id(n) in inside for n in used if n is not node.target)
+    if not alone or not isinstance(node.target, ast.Name):
+        return []
     return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
+
+
+def _counted_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, name: str, axis: int) -> list[Edit]:
+    """Count the rounds with `enumerate`, and take the part of `name` that the number says."""
+    counter = fresh_name(loop.function, "step")
+    target, over = sites.tree.text(node.target), sites.tree.text(node.iter)
+    target = f"({target})" if isinstance(node.target, ast.Tuple) and not target.startswith("(") else target
+    return [
+        replace_node(sites.source, node.target, f"{counter}, {target}"),
+        replace_node(sites.source, node.iter, f"enumerate({over})"),
+        replace_node(sites.source, call, indexed(name, [*[":"] * axis, counter])),
+    ]
 
 
 def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt) -> None:
     """Let the lifter see through `ids = x[:, t]` in front of the expression."""
+    stores = Counter(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for statement in node.body[: node.body.index(until)]:
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            continue
-        target = statement.targets[0]
-        stores = sum(
-            isinstance(n, ast.Name)
-            and isinstance(target, ast.Name)
-            and n.id == target.id
-            and isinstance(n.ctx, ast.Store)
-            for n in walk(node)
-        )
-        if not isinstance(target, ast.Name) or stores != 1:
-            continue
-        try:
-            value = lifter.lift(statement.value)
-        except RefusedError:
-            continue
-        if isinstance(value, Batched) and value.view:
-            lifter.values[target.id] = value
+        for target, given in _pairs(statement):
+            if stores[target.id] != 1:
+                continue
+            try:
+                value = lifter.lift(given)
+            except RefusedError:
+                continue
+            if isinstance(value, Batched) and value.view:
+                lifter.values[target.id] = value
 
 
-def _require_unchanged(loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
+def _pairs(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
+    """The names that an assignment gives a value to, with the values: two of `a, b = x[:, t], y[:, t]`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(t, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    return [(target, value)] if isinstance(target, ast.Name) else []
+
+
+def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
     """Refuse if a round may change what the expression reads."""
     reads = {place for n in walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
     shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}
-    for changed, place in changes(node):
-        if changed in node.body and changed not in loop.body:
-            continue
+    for _, place in changes_by_rounds(sites, node):
         if place is None or any(overlap(place, s) for s in shared if s != "self"):
             raise RefusedError(f"the loop changes `{place}`")
-    methods = {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
-    if methods & {"step", "backward", "load_state_dict"}:
+    if may_train(sites, node):
         raise RefusedError("the weights may change inside the loop")

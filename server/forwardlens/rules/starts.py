@@ -1,0 +1,61 @@
+"""What a name has in front of a loop."""
+
+from __future__ import annotations
+
+import ast
+
+from forwardlens.rules.evidence import Sites
+from forwardlens.rules.loops import CREATION
+from forwardlens.source.dataflow import names_bound
+from forwardlens.source.tree import dotted, walk
+
+
+def is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
+    """Whether the last thing in front of the loop that binds `name` sets it to None."""
+    start = last_binding(sites, loop, name)
+    if isinstance(start, ast.AnnAssign):
+        return isinstance(start.value, ast.Constant) and start.value.value is None
+    if not isinstance(start, ast.Assign):
+        return False
+    given = [value for target in start.targets for value in _given(target, start.value, name)]
+    return bool(given) and all(isinstance(v, ast.Constant) and v.value is None for v in given)
+
+
+def last_binding(sites: Sites, loop: ast.stmt, name: str) -> ast.stmt | None:
+    """The statement in front of the loop that binds `name` last, also in front of a branch that the loop stands in."""
+    inner = loop
+    while True:
+        block = sites.tree.block(inner)
+        for statement in reversed(block[: block.index(inner)]):
+            if name in names_bound(statement):
+                return statement
+        above = sites.tree.parent(inner)
+        items = above.items if isinstance(above, ast.With) else []
+        if not isinstance(above, (ast.If, ast.With)) or any(name in names_bound(item) for item in items):
+            return None
+        inner = above
+
+
+def _given(target: ast.expr, value: ast.expr, name: str) -> list[ast.expr | None]:
+    """What a target gives `name`: None for `name` in `a, b = pair`."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        paired = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+        starred = any(isinstance(e, ast.Starred) for e in walk(target))
+        if isinstance(value, (ast.Tuple, ast.List)) and paired and not starred:
+            return [g for t, v in zip(target.elts, value.elts, strict=True) for g in _given(t, v, name)]
+        return [None] if name in names_bound(target) else []
+    return [value] if dotted(target) == name else []
+
+
+def rank_made(value: ast.expr) -> int:
+    """The dimensions that a tensor has for certain by how it is made: 2 for `torch.empty((n, 0))` and `x[:, :0]`."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
+        return sum(isinstance(item, ast.Slice) for item in value.slice.elts)
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in CREATION:
+        return 0
+    first = value.args[0] if value.args else None
+    if isinstance(first, (ast.Tuple, ast.List)):
+        return sum(not isinstance(size, ast.Starred) for size in first.elts)
+    # `full` takes what it fills with after the sizes.
+    sizes = [] if value.func.attr in {"full", "new_full"} else value.args
+    return sum(not isinstance(size, ast.Starred) for size in sizes)
