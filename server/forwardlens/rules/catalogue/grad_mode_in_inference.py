@@ -9,12 +9,12 @@ from typing import ClassVar
 from forwardlens.model import Fix
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
-from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, sites_of
+from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
 from forwardlens.rules.numbers import own_function
 from forwardlens.rules.operations import torch_name
 from forwardlens.rules.repeated import shown
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
-from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 # What autograd costs is a little per operator: with fewer than this there is nothing to gain.
 LEAST_OPERATORS = 8
@@ -301,18 +301,11 @@ def build():
         sites = sites_of(context)
         if sites is None or context.profile.grad.inference_mode or context.profile.grad.backward_ran:
             return
-        ran = _ran(sites)
+        ran = ran_functions(context)
         if differentiates(ran):
             return
         yield from _unguarded(sites, ran)
         yield from _weakly_guarded(sites, ran)
-
-
-def _ran(sites: Sites) -> list[Function]:
-    """The functions that ran in the forward, of all files."""
-    names = {(cost.span.file, cost.function) for cost in sites.context.profile.lines}
-    trees = {path: tree for path, source in sites.context.sources.items() if (tree := tree_of(source)) is not None}
-    return [f for path, tree in trees.items() for f in tree.functions() if (path, tree.qualname(f)) in names]
 
 
 # -- no guard at all
