@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import METADATA, aliases, bindings, names_bound, root
-from forwardlens.source.tree import Function, dotted, tree_of, walk
+from forwardlens.source.tree import Function, dotted, walk
 
 # Methods whose result is a Python number, a list of them, or an array: nothing that autograd can follow.
 TO_NUMBERS = frozenset({"tolist", "item", "numpy", "size", "dim", "numel", "nelement"})
@@ -104,27 +105,6 @@ def _made_no_tensor(sites: Sites, call: ast.Call) -> bool:
 def _is_looked_up(sites: Sites, node: ast.Subscript) -> bool:
     """Whether an item of something on the object is read without an operator: `self.labels[i]` of a list or dict."""
     return (dotted(node.value) or "").startswith("self.") and not any(cost.ops for _, cost in sites.inside(node))
-
-
-def own_function(sites: Sites, call: ast.Call) -> Function | None:
-    """The function of this file that a call runs: of those that ran, the only one of its name."""
-    place, caller = dotted(call.func), sites.tree.function(call)
-    if place is None or caller is None:
-        return None
-    method = place.startswith("self.") and sites.tree.owner(caller) is not None
-    found = sites.context.once(_ran).get(place.removeprefix("self.") if method else place, [])
-    if len(found) != 1 or (sites.tree.owner(found[0]) is not None) != method:
-        return None
-    return found[0] if method or not bindings(caller, place) else None
-
-
-def _ran(context: Context) -> dict[str, list[Function]]:
-    tree, names = tree_of(context.source), {cost.function for cost in context.costs}
-    found: dict[str, list[Function]] = {}
-    for function in tree.functions() if tree is not None else ():
-        if tree is not None and tree.qualname(function) in names:
-            found.setdefault(function.name, []).append(function)
-    return found
 
 
 def returns_numbers(sites: Sites, function: Function, seen: frozenset[Function] = frozenset()) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from forwardlens.model import Fix
+from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
 from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
-from forwardlens.rules.numbers import own_function
 from forwardlens.rules.operations import torch_name
 from forwardlens.rules.repeated import shown
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
