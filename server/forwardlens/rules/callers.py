@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from forwardlens.rules.constants import attribute_value
+from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.repeated import body
 from forwardlens.source.dataflow import bindings
-from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
+from forwardlens.source.tree import Function, Looping, Tree, dotted, tree_of, walk
 
 
 def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
@@ -134,6 +135,27 @@ def function_of(tree: Tree, call: ast.Call) -> Function | None:
 def is_static(function: Function) -> bool:
     """Whether a method is not given the object that it is called on."""
     return [dotted(d) for d in function.decorator_list] == ["staticmethod"]
+
+
+def own_function(sites: Sites, call: ast.Call) -> Function | None:
+    """The function of this file that a call runs: of those that ran, the only one of its name."""
+    place, caller = dotted(call.func), sites.tree.function(call)
+    if place is None or caller is None:
+        return None
+    method = place.startswith("self.") and sites.tree.owner(caller) is not None
+    found = sites.context.once(_ran).get(place.removeprefix("self.") if method else place, [])
+    if len(found) != 1 or (sites.tree.owner(found[0]) is not None) != method:
+        return None
+    return found[0] if method or not bindings(caller, place) else None
+
+
+def _ran(context: Context) -> dict[str, list[Function]]:
+    tree, names = tree_of(context.source), {cost.function for cost in context.costs}
+    found: dict[str, list[Function]] = {}
+    for function in tree.functions() if tree is not None else ():
+        if tree is not None and tree.qualname(function) in names:
+            found.setdefault(function.name, []).append(function)
+    return found
 
 
 def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[str, ast.expr] | None:

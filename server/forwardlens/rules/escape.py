@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from forwardlens.rules.evidence import Sites
+from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
 from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
-from forwardlens.source.dataflow import METADATA, may_alias, names_bound, names_read, root
+from forwardlens.source.dataflow import METADATA, aliases, is_inplace, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted, walk
 
-# Methods whose result is a Python number, a list of them, or an array: nothing that autograd can follow.
-_TO_NUMBERS = frozenset({"tolist", "item", "numpy", "size", "dim", "numel", "nelement"})
-_NUMBER_CALLS = frozenset({"float", "int", "bool", "len", "str", "repr", "round"})
 
-
-def tensors_escape(tree: Tree, function: Function, block: Sequence[ast.stmt]) -> str | None:
+def tensors_escape(sites: Sites, function: Function, block: Sequence[ast.stmt]) -> str | None:
     """How a tensor made in `block` may be seen outside of it, as a phrase; None if none can be.
 
     `block` is the body of `function` or of a statement in it.
     """
-    numbers = _number_names(function)
+    tree, numbers, local = sites.tree, number_names(sites, function), _bound(block)
+
+    def plain(node: ast.expr) -> bool:
+        return is_number(sites, node, numbers, frozenset({function}))
+
     for node in _walk(block):
-        if isinstance(node, ast.Return) and node.value is not None and not is_number(node.value, numbers):
+        if isinstance(node, ast.Return) and node.value is not None and not plain(node.value):
             return "a tensor is returned"
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             return "a tensor may be yielded"
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             return f"`{tree.text(node)}` keeps a tensor"
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and root(node) not in _bound(block):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and root(node) not in local:
             return f"`{tree.text(node)}` keeps a tensor"
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             return "a name from outside is bound"
-        stored = node.args if isinstance(node, ast.Call) and _stores(node) else []
-        if not all(is_number(a, numbers) for a in stored) and _root_of_call(node) not in _bound(block):
-            return f"`{tree.text(node)}` keeps a tensor"  # pyright: ignore[reportArgumentType]
-    return _read_outside(tree, function, block, numbers)
+        if isinstance(node, ast.Call) and _stores(node) and not is_torch_function(tree.module, node.func):
+            stored = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if not all(map(plain, stored)) and not _is_private(function, node, local):
+                return f"`{tree.text(node)}` keeps a tensor"
+    inside = {id(node) for node in _walk(block)}
+    for node in walk(function):
+        if id(node) in inside or not isinstance(node, ast.Name) or node.id not in local - numbers:
+            continue
+        if isinstance(node.ctx, ast.Load) and not _is_read_out(tree, node, plain):
+            return f"`{node.id}` is read after the block"
+    return None
 
 
-def _root_of_call(node: ast.AST) -> str | None:
-    return root(node.func) if isinstance(node, ast.Call) else None
+def _is_private(function: Function, call: ast.Call, local: set[str]) -> bool:
+    """Whether a collection that gets a value is made in the function and goes by names of the block only."""
+    assert isinstance(call.func, ast.Attribute)
+    place = root(call.func.value)
+    parameters = {n.arg for n in walk(function) if isinstance(n, ast.arg)}
+    return place is not None and aliases(function, place) <= local - parameters
+
+
+def _stores(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in STORING
 
 
 def _walk(block: Sequence[ast.stmt]) -> Iterator[ast.AST]:
@@ -51,71 +67,29 @@ def _bound(block: Sequence[ast.stmt]) -> set[str]:
     return {name for statement in block for name in names_bound(statement)}
 
 
-def _stores(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "extend", "add", "update", "insert"}
+def _is_read_out(tree: Tree, name: ast.Name, plain: Callable[[ast.expr], bool]) -> bool:
+    """Whether a read is of facts only, or becomes numbers at once and meets no other tensor on the way.
 
-
-def _read_outside(tree: Tree, function: Function, block: Sequence[ast.stmt], numbers: set[str]) -> str | None:
-    inside = {id(node) for node in _walk(block)}
-    names = _bound(block) - numbers
-    for node in walk(function):
-        if id(node) in inside or not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
-            continue
-        if node.id in names and not _asks_metadata(tree, node):
-            return f"`{node.id}` is read after the block"
-    return None
-
-
-def _asks_metadata(tree: Tree, node: ast.Name) -> bool:
-    parent = tree.parent(node)
-    return isinstance(parent, ast.Attribute) and parent.attr in METADATA
-
-
-def _number_names(function: Function) -> set[str]:
-    """Names that a function binds to numbers only."""
-    values: dict[str, list[ast.expr]] = {}
-    stores: dict[str, int] = {}
-    for node in walk(function):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if len(targets) == 1 and isinstance(targets[0], ast.Name):
-                values.setdefault(targets[0].id, []).append(node.value)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            stores[node.id] = stores.get(node.id, 0) + 1
-        if isinstance(node, ast.arg):
-            stores[node.arg] = stores.get(node.arg, 0) + 1
-    # Suppose all of them are numbers, and drop those of which that cannot be true until nothing changes.
-    numbers = {name for name, given in values.items() if len(given) == stores[name]}
+    `y.shape`, `y.argmax(-1).cpu().tolist()`, `float(y[0])`.
+    """
+    node: ast.AST = name
     while True:
-        left = {name for name in numbers if all(is_number(value, numbers) for value in values[name])}
-        if left == numbers:
-            return numbers
-        numbers = left
-
-
-def is_number(node: ast.expr, numbers: set[str]) -> bool:
-    """Whether a value certainly holds no tensor: numbers, strings, arrays, and collections of them."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.Name):
-        return node.id in numbers
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr in _TO_NUMBERS
-        return dotted(node.func) in _NUMBER_CALLS
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        return all(is_number(element, numbers) for element in node.elts)
-    if isinstance(node, ast.Dict):
-        return all(is_number(value, numbers) for value in node.values)
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-        return is_number(node.elt, numbers)
-    if isinstance(node, ast.BinOp):
-        return is_number(node.left, numbers) and is_number(node.right, numbers)
-    if isinstance(node, ast.Subscript):
-        return is_number(node.value, numbers)
-    if isinstance(node, ast.IfExp):
-        return is_number(node.body, numbers) and is_number(node.orelse, numbers)
-    return isinstance(node, ast.JoinedStr)
+        parent = tree.parent(node)
+        if isinstance(parent, ast.Attribute):
+            if parent.attr in METADATA:
+                return True
+            call = tree.parent(parent)
+            if not isinstance(call, ast.Call) or call.func is not parent:
+                return False
+            if parent.attr in TO_NUMBERS:
+                return True
+            if not all(map(plain, (*call.args, *(k.value for k in call.keywords)))) or is_inplace(parent.attr):
+                return False
+            node = call
+        elif isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load) and plain(parent.slice):
+            node = parent
+        else:
+            return isinstance(parent, ast.Call) and dotted(parent.func) in NUMBER_CALLS and node in parent.args
 
 
 def keeps_state(functions: Sequence[Function]) -> bool:
@@ -123,6 +97,8 @@ def keeps_state(functions: Sequence[Function]) -> bool:
     for function in functions:
         if function.name == "__init__":
             continue
+        if any("cache" in (n.attr if isinstance(n, ast.Attribute) else n.id) for n in _decorators(function)):
+            return True
         for node in walk(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 return True
@@ -133,6 +109,22 @@ def keeps_state(functions: Sequence[Function]) -> bool:
             if isinstance(node, ast.Call) and _stores(node) and "." in (root(node.func) or ".").rpartition(".")[0]:
                 return True
     return False
+
+
+def _decorators(function: Function) -> Iterator[ast.Name | ast.Attribute]:
+    return (n for d in function.decorator_list for n in walk(d) if isinstance(n, (ast.Name, ast.Attribute)))
+
+
+def differentiates(functions: Sequence[Function]) -> bool:
+    """Whether one of the functions asks for gradients, or turns recording them on, by itself."""
+    names = {"autograd", "backward", "enable_grad", "requires_grad_", "requires_grad", "grad", "grad_fn", "func"}
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in names)
+        or (isinstance(node, ast.Name) and node.id in names - {"func", "grad"})
+        or (isinstance(node, ast.keyword) and node.arg == "requires_grad")
+        for function in functions
+        for node in walk(function)
+    )
 
 
 def trains(module: ast.Module) -> str | None:
@@ -208,7 +200,7 @@ def _may_share(tree: Tree, statement: ast.stmt, name: str) -> bool:
                 return True
             parent = tree.parent(node)
             if isinstance(parent, ast.Call) and not is_torch_function(tree.module, parent.func):
-                return not (isinstance(parent.func, ast.Name) and parent.func.id in _NUMBER_CALLS)
+                return not (isinstance(parent.func, ast.Name) and parent.func.id in NUMBER_CALLS)
             if isinstance(parent, (ast.Tuple, ast.List, ast.Dict, ast.Lambda)):
                 return True
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:

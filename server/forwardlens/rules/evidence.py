@@ -173,6 +173,13 @@ def outermost_function(sites: Sites) -> Function | None:
     return None
 
 
+def ran_functions(context: Context) -> list[Function]:
+    """The functions that ran in the forward, of all files."""
+    names = {(cost.span.file, cost.function) for cost in context.profile.lines}
+    trees = {path: tree for path, source in context.sources.items() if (tree := tree_of(source)) is not None}
+    return [f for path, tree in trees.items() for f in tree.functions() if (path, tree.qualname(f)) in names]
+
+
 def _is_wrapper(tree: Tree, function: Function) -> bool:
     """A function made by another one that takes whatever it is given."""
     any_arguments = function.args.vararg is not None and function.args.kwarg is not None

@@ -458,6 +458,11 @@ def leaves_early(loop: ast.AST) -> bool:
     return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop))
 
 
+def ends_early(loop: ast.AST) -> bool:
+    """Whether a round may end the loop. One that hands something out goes on."""
+    return any(isinstance(n, (ast.Break, ast.Return, ast.Await)) for n in walk(loop))
+
+
 def skips_rounds(loop: ast.AST) -> bool:
     """Whether a round may be cut short by `continue`."""
     return any(isinstance(n, ast.Continue) for n in walk(loop))

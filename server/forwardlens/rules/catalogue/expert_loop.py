@@ -6,14 +6,17 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
-from forwardlens.rules.callers import by_loop
+from forwardlens.rules.callers import arguments_of, by_loop, own_function, rounds_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.repeated import body, head, in_rounds, place
-from forwardlens.rules.rounds import outermost, share_of, sorting
+from forwardlens.rules.repeated import LEAST_ROUNDS, body, head, in_rounds, place
+from forwardlens.rules.rounds import outermost, sorting
 from forwardlens.source.dataflow import names_bound, names_read
-from forwardlens.source.tree import Looping, walk
+from forwardlens.source.tree import Function, Looping, dotted, walk
 
+_PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::bmm", "aten::einsum", "aten::addmm")
+# Methods and attributes that show a weight in another layout or dtype.
+_TURNED = frozenset("t T mT transpose permute contiguous unsqueeze to float half bfloat16".split())
 _FINDING = frozenset({"aten::eq", "aten::nonzero", "aten::nonzero_numpy", "aten::where", "aten::any", "aten::argwhere"})
 
 
@@ -86,6 +89,34 @@ class Sparse(nn.Module):
 
 def build():
     return Sparse(), (torch.randn(64, 8),)
+""",
+        ),
+        Example(
+            "stacked-weights-in-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(8, 12)
+        self.weights = nn.Parameter(torch.randn(12, 8, 8))
+
+    def run(self, e, rows):
+        return (rows @ self.weights[e]).relu()
+
+    def forward(self, x):
+        pick = self.gate(x).topk(2).indices
+        out = torch.zeros_like(x)
+        for e in range(12):
+            out.index_add_(0, torch.where(pick == e)[0], self.run(e, x[torch.where(pick == e)[0]]))  #!
+        return out
+
+
+def build():
+    return Stacked(), (torch.randn(64, 8),)
 """,
         ),
         Example(
@@ -185,11 +216,15 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        nodes = [n for n, c in sites.items() if in_rounds(c) and any(op.name in _FINDING for op in c.ops)]
+        nodes = [n for n, c in sites.items() if any(op.name in _FINDING for op in c.ops) and _repeated(sites, n)]
         for loop, finding in by_loop(sites, nodes).items():
             assert isinstance(loop, Looping)
             if _has_expert(sites, loop) and (sorting(sites, loop) or _searches(sites, loop)):
                 yield _match(sites, loop, finding)
+
+
+def _repeated(sites: Sites, node: ast.AST) -> bool:
+    return rounds_of(sites, node) >= LEAST_ROUNDS
 
 
 def _variables(loop: Looping) -> set[str]:
@@ -200,27 +235,58 @@ def _variables(loop: Looping) -> set[str]:
 
 def _has_expert(sites: Sites, loop: Looping) -> bool:
     """Whether the rounds differ in the layer that they run, or in the weight of a product."""
-    variables = _variables(loop)
-    for node in (n for part in body(loop) for n in walk(part)):
-        if isinstance(node, ast.Call) and _varies(node.func, variables):
-            return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _varies(node.right, variables):
-            return True
-        if (
-            isinstance(node, ast.Call)
-            and sites.op(node, "aten::linear", "aten::matmul", "aten::mm") is not None
-            and any(_varies(a, variables) for a in node.args[1:])
-        ):
-            return True
+    for parts, variables in _rounds(sites, loop, body(loop), frozenset(_variables(loop)), frozenset()):
+        for node in (n for part in parts for n in walk(part)):
+            if isinstance(node, ast.Call) and _varies(node.func, variables):
+                return True
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _varies(node.right, variables):
+                return True
+            if (
+                isinstance(node, ast.Call)
+                and sites.op(node, *_PRODUCTS) is not None
+                and any(_varies(a, variables) for a in node.args[1:])
+            ):
+                return True
     return False
 
 
-def _varies(node: ast.expr, variables: set[str]) -> bool:
-    """`expert`, `self.experts[e]`: chosen by the loop's variable, and no method of what it is."""
+def _rounds(
+    sites: Sites, loop: Looping, parts: list[ast.AST], variables: frozenset[str], seen: frozenset[Function]
+) -> Iterator[tuple[list[ast.AST], frozenset[str]]]:
+    """What a round runs, with the names that hold the loop's number, a layer or a weight that it chose.
+
+    The functions that the round calls are part of it, with the parameters that are given such a value.
+    """
+    for node in (n for part in parts for n in walk(part)):
+        if isinstance(node, ast.Assign) and _varies(node.value, variables) and _is_own(node.value):
+            variables |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    yield parts, variables
+    for call in (n for part in parts for n in walk(part) if isinstance(n, ast.Call)):
+        function = own_function(sites, call)
+        if function is None or function in seen:
+            continue
+        given = arguments_of(function, call, method=sites.tree.owner(function) is not None) or {}
+        inner = frozenset(name for name, value in given.items() if _varies(value, variables))
+        yield from _rounds(sites, loop, [*function.body], inner, seen | {function})
+
+
+def _is_own(node: ast.expr) -> bool:
+    """`self.experts[e]`, `getattr(self, name)`: a part of the object, and not rows of a tensor that it is given."""
+    if isinstance(node, ast.Subscript):
+        return (dotted(node.value) or "").startswith("self.")
+    return isinstance(node, ast.Call)
+
+
+def _varies(node: ast.expr, variables: frozenset[str]) -> bool:
+    """`expert`, `self.experts[e]`, `self.weights[e].t()`: chosen by the loop's variable."""
     if isinstance(node, ast.Name):
         return node.id in variables
     if isinstance(node, ast.Subscript):
         return bool(names_read(node.slice) & variables)
+    if isinstance(node, ast.Attribute) and node.attr in _TURNED:
+        return _varies(node.value, variables)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TURNED:
+        return _varies(node.func.value, variables)
     return isinstance(node, ast.Call) and _is_getattr(node) and any(_varies(a, variables) for a in node.args)
 
 
@@ -232,7 +298,8 @@ def _searches(sites: Sites, loop: Looping) -> bool:
     """Whether a round looks for positions, whose number only the device knows."""
     return any(
         op.name.startswith("aten::nonzero") or op.name == "aten::argwhere"
-        for part in body(loop)
+        for parts, _ in _rounds(sites, loop, body(loop), frozenset(), frozenset())
+        for part in parts
         for _, cost in sites.inside(part)
         for op in cost.ops
     )
@@ -240,10 +307,11 @@ def _searches(sites: Sites, loop: Looping) -> bool:
 
 def _match(sites: Sites, loop: Looping, finding: list[ast.AST]) -> Match:
     inside = [(n, c) for part in body(loop) for n, c in sites.inside(part) if in_rounds(c)]
+    parts = [part for parts, _ in _rounds(sites, loop, body(loop), frozenset(), frozenset()) for part in parts]
     hot = max(inside, key=lambda item: item[1].share)[0]
-    experts = max(c.calls_per_entry for n in finding if (c := sites.cost(n)) is not None)
-    calls = sum(op.calls for _, c in inside for op in outermost(c))
-    share = share_of(sites, loop)
+    experts = max(rounds_of(sites, n) for n in finding)
+    calls = sum(op.calls for part in parts for _, c in sites.inside(part) for op in outermost(c))
+    share = sites.share(*parts)
     searched = _searches(sites, loop)
     what = "looks for the tokens of" if searched else "runs every token through"
     wait = ", and each search makes the host wait for the device" if searched else ""

@@ -6,19 +6,22 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import Fix, Profile
+from forwardlens.model import Fix
+from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.escape import evaluates, keeps_state, tensors_escape, trains
-from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, sites_of
+from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
+from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
 from forwardlens.rules.operations import torch_name
-from forwardlens.source.dataflow import names_read
+from forwardlens.rules.repeated import shown
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
-from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 # What autograd costs is a little per operator: with fewer than this there is nothing to gain.
 LEAST_OPERATORS = 8
 # A guard around less of the forward than this cannot gain enough to be worth a change.
 LEAST_GUARDED = 0.10
+# A function that does this much of the forward is where the guard belongs, however the forward gets there.
+MOST_OF_FORWARD = 0.90
 
 _GUARDS = frozenset({"no_grad", "inference_mode", "set_grad_enabled", "enable_grad"})
 
@@ -135,6 +138,93 @@ def build():
 """,
         ),
         Example(
+            "answers-of-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Ranker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x.mean(dim=-1)
+
+    def predict(self, x):  #!
+        answers = []
+        for part in x.split(2):
+            answers.extend(self.score(part).tolist())
+        return {"scores": answers, "best": max(answers)}
+
+    def forward(self, x):
+        return self.predict(x)
+
+
+def build():
+    return Ranker(), (torch.randn(4, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Ranker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x.mean(dim=-1)
+
+    @torch.inference_mode()
+    def predict(self, x):
+        answers = []
+        for part in x.split(2):
+            answers.extend(self.score(part).tolist())
+        return {"scores": answers, "best": max(answers)}
+
+    def forward(self, x):
+        return self.predict(x)
+
+
+def build():
+    return Ranker(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "tensors-in-a-list-that-a-helper-fills",
+            """\
+import torch
+from torch import nn
+
+
+class Collector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(8))
+
+    def collect(self, x, states):
+        for layer in self.layers:
+            x = layer(x).relu()
+            states.append(x)
+
+    def forward(self, x):
+        states = []
+        self.collect(x, states)
+        return states
+
+
+def build():
+    return Collector(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
             "may-be-trained",
             """\
 import torch
@@ -211,31 +301,37 @@ def build():
         sites = sites_of(context)
         if sites is None or context.profile.grad.inference_mode or context.profile.grad.backward_ran:
             return
-        yield from _unguarded(sites)
-        yield from _weakly_guarded(sites)
+        ran = ran_functions(context)
+        if differentiates(ran):
+            return
+        yield from _unguarded(sites, ran)
+        yield from _weakly_guarded(sites, ran)
 
 
 # -- no guard at all
 
 
-def _unguarded(sites: Sites) -> Iterator[Match]:
+def _unguarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
     grad = sites.context.profile.grad
     function, operators = outermost_function(sites), operators_of(sites.context.profile)
     if function is None or not grad.grad_enabled or _mentions_guard(function) or operators < LEAST_OPERATORS:
         return
-    escape = tensors_escape(sites.tree, function, function.body)
-    if escape is None and _has_weights(sites.tree, function):
+    reader = _reader(sites, function) if not any(map(_mentions_guard, ran)) else None
+    frozen = any("requires_grad" in source.text for source in sites.context.sources.values())
+    if reader is not None and not frozen and _has_weights(sites.tree, reader):
+        function = reader
         text = "its results leave as plain numbers, so nothing can run backward through them"
     elif grad.outputs_require_grad and not grad.training:
+        reader = None
         text = "the model is in evaluation mode and nothing ran backward"
     else:
         return
     edit = _decorated(sites, function)
     # Code that others train with is no place for a guard; its caller is.
-    advice = "" if escape is None else "; called under `torch.inference_mode()` it would record none"
+    advice = "" if reader is not None else "; called under `torch.inference_mode()` it would record none"
     fixes: tuple[Fix, ...] = ()
     if edit is not None:
-        reason = None if escape is None and not _keeps_state(sites) else _why_unsafe(sites)
+        reason = None if reader is not None and not keeps_state(ran) else _why_unsafe(sites, ran)
         fixes = (Fix("Run it under inference_mode", "unsafe" if reason else "safe", edit, reason),)
     yield Match(
         sites.source.line_span(function.lineno),
@@ -247,6 +343,32 @@ def _unguarded(sites: Sites) -> Iterator[Match]:
         fixes,
         "warning",
     )
+
+
+def _reader(sites: Sites, outermost: Function) -> Function | None:
+    """The innermost function that does nearly all of the forward's work once and lets no tensor out.
+
+    A `forward` may do nothing but call it.
+    """
+    found, function = None, outermost
+    whole = _total_ms(sites, function)
+    while function is not None and _total_ms(sites, function) >= MOST_OF_FORWARD * whole:
+        if tensors_escape(sites, function, function.body) is None:
+            found = function
+        function = _called(sites, function)
+    return found
+
+
+def _called(sites: Sites, function: Function) -> Function | None:
+    """The costliest function of this file that `function` calls once."""
+    calls = [n for n in walk(function) if isinstance(n, ast.Call) and not any(sites.tree.loops(n))]
+    called = [g for call in calls if (g := own_function(sites, call)) is not None and g is not function]
+    return max(called, key=lambda g: _total_ms(sites, g), default=None)
+
+
+def _total_ms(sites: Sites, function: Function) -> float:
+    name = sites.tree.qualname(function)
+    return sum(cost.total_ms for cost in sites.context.costs if cost.function == name)
 
 
 def _mentions_guard(function: Function) -> bool:
@@ -270,19 +392,9 @@ def _title(tree: Tree, function: Function) -> str:
     return f"{owner.name}.{function.name}" if owner is not None else function.name
 
 
-def _keeps_state(sites: Sites) -> bool:
-    """Whether code that ran in the forward stores something that outlives it."""
-    ran = {(cost.span.file, cost.function) for cost in sites.context.profile.lines}
-    for path, source in sites.context.sources.items():
-        tree = tree_of(source)
-        if tree is not None and keeps_state([f for f in tree.functions() if (path, tree.qualname(f)) in ran]):
-            return True
-    return False
-
-
-def _why_unsafe(sites: Sites) -> str | None:
+def _why_unsafe(sites: Sites, ran: list[Function]) -> str | None:
     """Why a tensor that leaves under `inference_mode` may meet autograd; None if the file says that it does not."""
-    if _keeps_state(sites):
+    if keeps_state(ran):
         return "tensors are kept on an object, and training with them later would fail"
     for source in sites.context.sources.values():
         sign = trains(source.tree) if source.tree is not None else None
@@ -303,63 +415,80 @@ def _decorated(sites: Sites, function: Function):
 # -- no_grad where inference_mode would do
 
 
-def _weakly_guarded(sites: Sites) -> Iterator[Match]:
-    profile = sites.context.profile
-    ran = {cost.function for cost in sites.context.costs}
+def _weakly_guarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
+    if keeps_state(ran):
+        return
     for function in sites.tree.functions():
-        if sites.tree.qualname(function) not in ran:
+        if function not in ran:
             continue
         for guard, body, place in _no_grads(sites.tree, function):
-            match = _weak_match(sites, profile, function, guard, body, place)
+            match = _weak_match(sites, ran, function, guard, body, place)
             if match is not None:
                 yield match
 
 
 def _no_grads(tree: Tree, function: Function) -> Iterator[tuple[ast.expr, list[ast.stmt], int]]:
-    """Every `no_grad` of a function with the code under it and its line, as a decorator or in a `with` of its own."""
+    """Every `no_grad` of a function with the code under it and its line, as a decorator or in a `with`."""
     for decorator in function.decorator_list:
-        if _is_no_grad(decorator):
+        if _is_no_grad(tree, decorator):
             yield decorator, function.body, decorator.lineno
     for node in walk(function):
-        if not isinstance(node, ast.With) or len(node.items) != 1 or tree.function(node) is not function:
-            continue
-        if _is_no_grad(node.items[0].context_expr):
-            yield node.items[0].context_expr, node.body, node.lineno
+        if isinstance(node, ast.With) and tree.function(node) is function:
+            for item in node.items:
+                if _is_no_grad(tree, item.context_expr) and item.optional_vars is None:
+                    yield item.context_expr, node.body, node.lineno
 
 
-def _is_no_grad(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else node
-    return (dotted(called) or "").endswith(".no_grad")
+def _is_no_grad(tree: Tree, node: ast.expr) -> bool:
+    """`torch.no_grad()`, `@torch.no_grad` or `torch.set_grad_enabled(False)`, however it was imported."""
+    call = node if isinstance(node, ast.Call) else None
+    place = dotted(node if call is None else call.func) or ""
+    if "." not in place and not _is_of_torch(tree.module, place):
+        return False
+    given = [] if call is None else [tree.text(a) for a in (*call.args, *(k.value for k in call.keywords))]
+    return (place.split(".")[-1], given) in (("no_grad", []), ("set_grad_enabled", ["False"]))
+
+
+def _is_of_torch(module: ast.Module, name: str) -> bool:
+    """Whether `from torch import name` stands in the file."""
+    froms = (n for n in module.body if isinstance(n, ast.ImportFrom) and n.module in {"torch", "torch.autograd"})
+    return any(alias.name == name and alias.asname is None for node in froms for alias in node.names)
 
 
 def _weak_match(
-    sites: Sites, profile: Profile, function: Function, guard: ast.expr, body: list[ast.stmt], line: int
+    sites: Sites, ran: list[Function], function: Function, guard: ast.expr, body: list[ast.stmt], line: int
 ) -> Match | None:
-    guarded = sites.share(*body)
-    if guarded < LEAST_GUARDED or _keeps_state(sites) or "enable_grad" in _attributes(body):
+    grad = sites.context.profile.grad
+    guarded = _covered(sites, body)
+    if guarded < LEAST_GUARDED:
         return None
-    escape = tensors_escape(sites.tree, function, body)
-    if escape is not None and (body is not function.body or _why_unsafe(sites) is not None):
+    escape = tensors_escape(sites, function, body)
+    # What leaves the whole forward meets autograd only if the program trains; what leaves a part of it, also here.
+    whole = body is function.body and (function is outermost_function(sites) or not grad.grad_enabled)
+    if escape is not None and (not whole or _why_unsafe(sites, ran) is not None):
         return None
     called = guard.func if isinstance(guard, ast.Call) else guard
-    text = sites.tree.text(called).removesuffix("no_grad") + "inference_mode"
+    prefix = sites.tree.text(called).rpartition(".")[0] or torch_name(sites.tree.module)
+    if prefix is None:
+        return None
     # Without parentheses `inference_mode` is a decorator too, in every version that has it as a class.
-    edits = checked(sites.source, [replace_node(sites.source, guard, f"{text}()")])
+    edits = checked(sites.source, [replace_node(sites.source, guard, f"{prefix}.inference_mode()")])
     if edits is None:
         return None
     return Match(
         sites.source.line_span(line),
-        f"`no_grad` covers {percent(guarded)} of the forward, and no tensor made under it meets autograd: "
-        "`inference_mode` also saves its version counting and view tracking",
+        f"`{shown(sites.tree.text(called)).split('.')[-1]}` covers {percent(guarded)} of the forward, and no tensor "
+        "made under it meets autograd: `inference_mode` also saves its version counting and view tracking",
         0.0,
-        {"guarded_share": round(guarded, 4), "training": profile.grad.training},
+        {"guarded_share": round(guarded, 4), "training": grad.training},
         (),
         (Fix("Use inference_mode", "safe", edits),),
         "info",
     )
 
 
-def _attributes(body: list[ast.stmt]) -> set[str]:
-    return {n.attr for s in body for n in walk(s) if isinstance(n, ast.Attribute)} | {
-        name for s in body for name in names_read(s)
-    }
+def _covered(sites: Sites, block: list[ast.stmt]) -> float:
+    """The share of the forward that a block takes with the functions that it calls."""
+    whole = sites.context.profile.forward.wall_ms.median
+    costs = {id(cost): cost.total_ms for statement in block for _, cost in sites.inside(statement)}
+    return min(1.0, sum(costs.values()) / whole) if whole else 0.0

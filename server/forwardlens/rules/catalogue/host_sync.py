@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
+from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
+from forwardlens.rules.readouts import elements_read
+from forwardlens.rules.rounds import claimed, only_elements
 from forwardlens.source.dataflow import aliases, definition, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
 from forwardlens.source.tree import Function, dotted, walk
@@ -198,8 +201,16 @@ def build():
             return
         for node, cost in sites.items():
             found = _read(sites, node, cost)
-            if found is not None and not _is_needed(sites, found):
+            if found is not None and not _is_needed(sites, found) and not _is_element(context, sites, found):
                 yield _match(sites, found, cost)
+
+
+def _is_element(context: Context, sites: Sites, node: ast.expr) -> bool:
+    """Whether what reads a tensor element by element is a finding of its own, and this is one of its reads."""
+    loop = next(sites.tree.loops(node), None)
+    if loop is None or loop not in claimed(context, sites, (ScalarAccessInLoop(),)):
+        return False
+    return elements_read(sites, loop, [node]) is not None or only_elements(sites, loop)
 
 
 def _read(sites: Sites, node: ast.AST, cost: ExpressionCost) -> ast.expr | None:

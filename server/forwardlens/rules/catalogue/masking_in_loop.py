@@ -9,12 +9,14 @@ from typing import ClassVar
 from forwardlens.model import ExpressionCost, Fix, Related
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import by_loop, in_loop, rounds_of
+from forwardlens.rules.catalogue.expert_loop import ExpertLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import relation
-from forwardlens.rules.rounds import only_elements, share_of, sorting
+from forwardlens.rules.operations import MAY_BE_SAME, REDUCTIONS
+from forwardlens.rules.rounds import claimed, only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.tree import Looping
+from forwardlens.source.tree import Looping, walk
 
 # Fewer rounds than this are cheap to leave alone.
 LEAST_ROUNDS = 4
@@ -298,7 +300,23 @@ def _masks_often(sites: Sites, node: ast.AST, cost: ExpressionCost) -> bool:
         return False
     names = {op.name for op in cost.ops if op.outermost}
     writes = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-    return bool(names & (_SELECTING | _COMPARING)) or (writes and bool(names & _FILLING))
+    compares = bool(names & _COMPARING) and not _is_counted(sites, node)
+    selects = bool(names & _SELECTING) and not _searches(sites, node)
+    return selects or compares or (writes and bool(names & _FILLING))
+
+
+def _is_bounded(node: ast.AST) -> bool:
+    """`mask[b, :n]`: a part of a row, rather than all of it."""
+    return any(isinstance(n, ast.Slice) and (n.lower or n.upper) is not None for n in walk(node))
+
+
+def _is_counted(sites: Sites, node: ast.AST) -> bool:
+    """`(a > b).sum()`, `(a == b).float().mean()`: the comparison is an answer and masks nothing."""
+    attribute = sites.tree.parent(node)
+    call = sites.tree.parent(attribute) if isinstance(attribute, ast.Attribute) else None
+    if not isinstance(attribute, ast.Attribute) or not isinstance(call, ast.Call):
+        return False
+    return attribute.attr in REDUCTIONS or (attribute.attr in MAY_BE_SAME and _is_counted(sites, call))
 
 
 def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
@@ -315,18 +333,24 @@ def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     cost = sites.cost(hot)
     if cost is None:
         return None
+    masks = any(not sites.outermost(n) & _FILLING or _is_bounded(n) for n in nodes)
     try:
-        fix, obstacle = Fix("Mask all rows at once", "safe", vectorised(sites, loop)), ""
+        fix, obstacle = (
+            Fix("Mask all rows at once" if masks else "Fill all rows at once", "safe", vectorised(sites, loop)),
+            "",
+        )
     except RefusedError as refused:
         fix, obstacle = None, str(refused)
         # Without a form for all rounds, comparing alone does not make a loop one that masks.
         if not any(_selects(sites, n) for n in nodes):
             return None
+        if loop in claimed(sites.context, sites, (ExpertLoop(),)):
+            return None
     rounds = rounds_of(sites, hot)
     share = share_of(sites, loop)
     message = (
-        f"This loop masks row by row, {rounds} rounds of small operators that take {percent(share)} of the forward: "
-        "broadcasting does all rows in one operator each"
+        f"This loop {'masks' if masks else 'fills'} row by row, {rounds} rounds of small operators that take "
+        f"{percent(share)} of the forward: broadcasting does all rows in one operator each"
     )
     head = loop.iter if isinstance(loop, ast.For) else None
     return Match(
@@ -350,4 +374,9 @@ def _independent(sites: Sites, loop: Looping, node: ast.expr) -> bool:
 
 
 def _selects(sites: Sites, node: ast.AST) -> bool:
-    return bool(sites.outermost(node) & (_SELECTING | _FILLING))
+    return bool(sites.outermost(node) & (_SELECTING | _FILLING)) and not _searches(sites, node)
+
+
+def _searches(sites: Sites, node: ast.AST) -> bool:
+    """`torch.where(x > 0)` alone looks for positions."""
+    return sites.inner_op(node, "aten::nonzero", "aten::nonzero_numpy") is not None

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import prod
 from typing import ClassVar, Literal
 
-from forwardlens.model import Edit, Fix
+from forwardlens.model import Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import by_loop
+from forwardlens.rules.callers import by_loop, rounds_of
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.effects import changes
-from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
-from forwardlens.rules.loops import leaves_early, loop_of
-from forwardlens.rules.repeated import LEAST_ROUNDS, body, bound_in, head, in_rounds, place
+from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.loops import ends_early
+from forwardlens.rules.readouts import elements_of, elements_read, read_before, reads_number
+from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, place
 from forwardlens.rules.rounds import (
     claimed,
     independent,
     is_element,
     only_elements,
-    outermost,
     pairs,
     share_of,
     working,
 )
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.dataflow import aliases, fresh_name, names_bound, overlap
-from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, Looping, dotted, integer, walk
-
-_NUMBERS = frozenset({"int", "float", "bool", "round", "range"})
-_READ = ("aten::item", "aten::_local_scalar_dense")
-# `tolist` makes a Python number of every element; this many for each one that is read are worth it.
-_MOST_UNREAD = 8
+from forwardlens.source.tree import Looping, walk
 
 
 class ScalarAccessInLoop(Rule):
@@ -206,6 +196,105 @@ def build():
 """,
         ),
         Example(
+            "ends-of-spans",
+            """\
+import torch
+from torch import nn
+
+
+def spans_of(marks):
+    for low, high in zip(marks[:-1], marks[1:]):
+        yield slice(low.item(), int(high))  #!
+
+
+class Peaks(nn.Module):
+    def forward(self, x, marks):
+        return torch.stack([x[span].amax() for span in spans_of(marks)])
+
+
+def build():
+    return Peaks(), (torch.rand(160), torch.arange(41) * 4)
+""",
+            """\
+import torch
+from torch import nn
+
+
+def spans_of(marks):
+    for low, high in zip(marks[:-1].tolist(), marks[1:].tolist()):
+        yield slice(low, int(high))
+
+
+class Peaks(nn.Module):
+    def forward(self, x, marks):
+        return torch.stack([x[span].amax() for span in spans_of(marks)])
+
+
+def build():
+    return Peaks(), (torch.rand(160), torch.arange(41) * 4)
+""",
+        ),
+        Example(
+            "number-under-the-same-name",
+            """\
+import torch
+from torch import nn
+
+
+class Last(nn.Module):
+    def forward(self, x, lengths):
+        found = []
+        for row, n in zip(x, lengths):
+            n = n.item()  #!
+            found.append(row[:n].sum() / n)
+        return torch.stack(found)
+
+
+def build():
+    return Last(), (torch.rand(24, 9), torch.arange(24) % 8 + 1)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Last(nn.Module):
+    def forward(self, x, lengths):
+        found = []
+        for row, n in zip(x, lengths.tolist()):
+            found.append(row[:n].sum() / n)
+        return torch.stack(found)
+
+
+def build():
+    return Last(), (torch.rand(24, 9), torch.arange(24) % 8 + 1)
+""",
+        ),
+        Example(
+            "three-ways-for-each-element",
+            """\
+import torch
+from torch import nn
+
+
+class Bands(nn.Module):
+    def forward(self, x):
+        scaled = []
+        for value in x:
+            if value < 0:
+                scaled.append(value)
+            elif value > 1:
+                scaled.append(value / 4)  #!
+            else:
+                scaled.append(value * value)
+        return torch.stack(scaled)
+
+
+def build():
+    return Bands(), (torch.linspace(-1, 4, 40),)
+""",
+        ),
+        Example(
             "element-by-element",
             """\
 import torch
@@ -352,55 +441,35 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        nodes = [n for n, c in sites.items() if in_rounds(c) and (_reads_number(sites, n) or is_element(sites, n))]
+        nodes = [n for n, c in sites.items() if in_rounds(c) and (reads_number(sites, n) or is_element(sites, n))]
         loops = by_loop(sites, nodes)
         taken = claimed(context, sites, (EmbeddingInLoop(), MaskingInLoop())) if loops else {}
         for loop, accesses in loops.items():
             assert isinstance(loop, Looping)
-            if loop not in taken and not leaves_early(loop):
+            if loop not in taken and not ends_early(loop):
                 match = _reading(sites, loop, accesses) or _working(sites, loop, accesses)
                 if match is not None:
                     yield match
 
 
-def _reads_number(sites: Sites, node: ast.AST) -> bool:
-    cost = sites.cost(node)
-    return cost is not None and cost.op_calls(*_READ) >= LEAST_ROUNDS
-
-
 # -- elements that become Python numbers
 
 
-@dataclass(frozen=True)
-class _Read:
-    """An expression that makes a Python number of `base[items]`, or of the loop's variable `base` itself."""
-
-    node: ast.expr
-    base: ast.expr
-    items: tuple[ast.expr, ...]
-    elements: int
-
-
 def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
-    reading = [n for n in nodes if _reads_number(sites, n)]
-    if not reading:
+    reading = [n for n in nodes if reads_number(sites, n)]
+    found = elements_read(sites, loop, reading) if reading else None
+    if found is None:
         return None
-    reads = [read for part in body(loop) for node in walk(part) if (read := _read_of(sites, node)) is not None]
-    reads += _iterated_reads(sites, loop)
-    reads = [r for r in reads if any(r.node in list(walk(n)) or n in list(walk(r.node)) for n in reading)]
-    if not reads:
-        return None
-    reads.sort(key=lambda read: sites.source.span(read.node).start)
-    hot = max(reading, key=lambda n: sites.share(n))
-    share = sites.share(*reading, *(r.node for r in reads))
-    calls = sum(cost.op_calls("aten::item") for n in reading if (cost := sites.cost(n)) is not None)
+    hot = max(found.costly, key=lambda n: sites.share(n))
+    share = sites.share(*found.costly, *found.nodes)
+    calls = sum(cost.op_calls("aten::item") for n in found.costly if (cost := sites.cost(n)) is not None)
     fix: Fix | None = None
     message = (
         f"This loop makes Python numbers of single elements {calls} times in one forward, {percent(share)} of it: "
         "each pays an indexing operator and makes the host wait for the device"
     )
     try:
-        fix = Fix("Read all elements before the loop", "safe", _hoisted(sites, loop, reads))
+        fix = Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
     except RefusedError as refused:
         message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {refused}"
     return Match(
@@ -413,180 +482,34 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     )
 
 
-def _read_of(sites: Sites, node: ast.AST) -> _Read | None:
-    """`starts[i].item()`, or `starts[i]` inside `int(starts[i])`, `range(starts[i])` and `x[: starts[i]]`."""
-    element, whole = node, node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        element = node.func.value
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        parent = sites.tree.parent(node)
-        called = isinstance(parent, ast.Call) and dotted(parent.func) in _NUMBERS and node in parent.args
-        if not called and not isinstance(parent, ast.Slice):
-            return None
-    if not isinstance(element, ast.Subscript) or not isinstance(whole, ast.expr):
-        return None
-    items: list[ast.expr] = []
-    base: ast.expr = element
-    cost, ranks, numel = None, 0, 0
-    while isinstance(base, ast.Subscript):
-        items = [*index_items(base), *items]
-        cost = sites.cost(base) or cost
-        base = base.value
-    if cost is None or dotted(base) is None:
-        return None
-    for op in outermost(cost):
-        if op.name == "aten::select" and op.shapes and len(op.shapes[0]) > ranks:
-            ranks, numel = len(op.shapes[0]), prod(op.shapes[0])
-    return _Read(whole, base, tuple(items), numel) if ranks == len(items) else None
-
-
-def _iterated_reads(sites: Sites, loop: Looping) -> list[_Read]:
-    """`s.item()` and `int(s)` of `for s in starts`, if nothing else reads `s`."""
-    counted = loop_of(sites, loop)
-    found: list[_Read] = []
-    for name, element in (counted.elements if counted is not None else {}).items():
-        own: list[_Read] = []
-        for read in (n for part in body(loop) for n in walk(part) if isinstance(n, ast.Name) and n.id == name):
-            parent = sites.tree.parent(read)
-            call = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) and parent.attr == "item" else None
-            if isinstance(call, ast.Call) and call.func is parent:
-                own.append(_Read(call, element.base, (), 0))
-            elif isinstance(parent, ast.Slice) or (isinstance(parent, ast.Call) and dotted(parent.func) in _NUMBERS):
-                own.append(_Read(read, element.base, (), 0))
-            else:
-                break
-        else:
-            if element.axis == 0 and dotted(element.base) is not None and _is_vector(sites, element.base):
-                found += own
-    return found
-
-
-def _is_vector(sites: Sites, base: ast.expr) -> bool:
-    """Whether iterating over `base` gives single elements, from the `unbind` that did it."""
-    for node in (base, sites.tree.parent(base)):
-        cost = sites.cost(node) if node is not None else None
-        for op in outermost(cost) if cost is not None else ():
-            if op.name == "aten::unbind" and op.shapes:
-                return len(op.shapes[0]) == 1 and op.shape_variants == 1
-    return False
-
-
-def _hoisted(sites: Sites, loop: Looping, reads: list[_Read]) -> tuple[Edit, ...]:
-    """Read each tensor once before the loop. Raises `RefusedError`."""
-    tree = sites.tree
-    function = tree.function(loop)
-    if function is None:
-        raise RefusedError("the loop is not inside a function")
-    edits: list[Edit] = []
-    lists: dict[str, str] = {}
-    made: dict[ast.stmt, list[str]] = {}
-    # Where every element goes through `int`, whole numbers can be had for all at once.
-    mixed = {tree.text(read.base) for read in reads if read.items and _truncation(sites, read) is None}
-    whole_numbers = {tree.text(read.base) for read in reads if read.items} - mixed
-    for read in reads:
-        tensor = tree.text(read.base)
-        outer = _free_of(sites, function, loop, tensor)
-        if not read.items:
-            if isinstance(read.node, ast.Call):
-                assert isinstance(read.node.func, ast.Attribute)
-                edits.append(replace_node(sites.source, read.node, tree.text(read.node.func.value)))
-            if tensor not in lists:
-                lists[tensor] = tensor
-                edits.append(replace_node(sites.source, read.base, f"{tensor}.tolist()"))
-            continue
-        if not all(_is_counter(sites, loop, item) for item in read.items):
-            raise RefusedError(f"`{tree.text(read.node)}` is not indexed by counters alone")
-        cost = sites.cost(read.node)
-        calls = max([c.calls for _, c in sites.inside(read.node)], default=0) if cost is None else cost.calls
-        if read.elements > _MOST_UNREAD * max(1, calls):
-            raise RefusedError(f"most elements of `{tensor}` are never read")
-        if tensor not in lists:
-            lists[tensor] = fresh_name(function, f"{tensor.split('.')[-1]}_list")
-            whole = ".long()" if tensor in whole_numbers else ""
-            made.setdefault(outer, []).append(f"{lists[tensor]} = {tensor}{whole}.tolist()")
-        index = "".join(f"[{tree.text(item)}]" for item in read.items)
-        replaced = _truncation(sites, read) if tensor in whole_numbers else read.node
-        edits.append(replace_node(sites.source, replaced or read.node, f"{lists[tensor]}{index}"))
-    edits += [insert_before(tree, statement, lines) for statement, lines in made.items()]
-    fitted = checked(sites.source, edits)
-    if fitted is None:
-        raise RefusedError("the edits do not fit together")
-    return fitted
-
-
-def _truncation(sites: Sites, read: _Read) -> ast.Call | None:
-    """The `int(...)` around a read."""
-    parent = sites.tree.parent(read.node)
-    if isinstance(parent, ast.Call) and dotted(parent.func) == "int" and parent.args == [read.node]:
-        return None if parent.keywords else parent
-    return None
-
-
-def _free_of(sites: Sites, function: Function, loop: Looping, tensor: str) -> ast.stmt:
-    """The outermost statement that repeats the reads and leaves the tensor alone."""
-    chosen: ast.stmt | None = None
-    shared = aliases(function, tensor)
-    for around in (loop, *sites.tree.loops(loop)):
-        bound = any(name == tensor.split(".")[0] for name in bound_in(around))
-        changed = [p for _, p in changes(sites, around)]
-        if bound or any(p is None or any(overlap(p, s) for s in shared) for p in changed):
-            break
-        chosen = sites.tree.statement(around)
-    if chosen is None or not stands_alone(sites.tree, chosen):
-        raise RefusedError(f"the loop may change `{tensor}`")
-    return chosen
-
-
-def _is_counter(sites: Sites, loop: Looping, item: ast.expr) -> bool:
-    """Whether an index is a Python number for certain: a literal, a loop's counter, or one plus or minus the other."""
-    if integer(item) is not None:
-        return True
-    if isinstance(item, ast.BinOp) and isinstance(item.op, (ast.Add, ast.Sub, ast.Mult)):
-        return _is_counter(sites, loop, item.left) and _is_counter(sites, loop, item.right)
-    if not isinstance(item, ast.Name):
-        return False
-    for around in (loop, *sites.tree.loops(loop)):
-        if item.id in bound_in(around):
-            return item.id in _counters(around) and item.id not in {n for b in body(around) for n in names_bound(b)}
-    return False
-
-
-def _counters(loop: Looping) -> set[str]:
-    """The variables of a loop that take the numbers of a `range` or an `enumerate`."""
-    if isinstance(loop, ast.While):
-        return set()
-    heads = [(loop.target, loop.iter)] if isinstance(loop, (ast.For, ast.AsyncFor)) else []
-    heads += [] if isinstance(loop, (ast.For, ast.AsyncFor)) else [(g.target, g.iter) for g in loop.generators]
-    found: set[str] = set()
-    for target, iterable in heads:
-        called = dotted(iterable.func) if isinstance(iterable, ast.Call) else None
-        if called == "range" and isinstance(target, ast.Name):
-            found.add(target.id)
-        elif called == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-            found.add(target.elts[0].id)
-    return found
-
-
 # -- work on single elements
 
 
 def _working(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     elements = [n for n in nodes if is_element(sites, n)]
     work = working(sites, loop)
-    if not elements or not work or not only_elements(sites, loop) or pairs(sites, loop):
+    if not work or not only_elements(sites, loop) or pairs(sites, loop):
         return None
-    hot = max(
-        elements, key=lambda n: sites.share(sites.tree.statement(n)) if isinstance(loop, ast.For) else sites.share(n)
-    )
-    cost, share = sites.cost(hot), share_of(sites, loop)
-    assert cost is not None
-    calls = sum(c.calls for n in elements if (c := sites.cost(n)) is not None)
-    message = (
-        f"This loop reads or writes single elements {calls} times in one forward, {percent(share)} of it: "
-        "each access costs an operator and a Python object for one number"
-    )
+    share = share_of(sites, loop)
+    if elements:
+        calls = sum(c.calls for n in elements if (c := sites.cost(n)) is not None)
+        weight = sites.tree.statement if isinstance(loop, ast.For) else _itself
+        hot = max(elements, key=lambda n: sites.share(weight(n)))
+        message = f"This loop reads or writes single elements {calls} times in one forward, {percent(share)} of it"
+    elif _takes_apart(sites, loop):
+        calls = max(rounds_of(sites, n) for n in work)
+        hot = max(work, key=lambda n: sites.share(n))
+        message = (
+            f"This loop takes a tensor apart into {calls} elements and works on one after the other, "
+            f"{percent(share)} of the forward"
+        )
+    else:
+        return None
+    message = f"{message}: each access costs an operator and a Python object for one number"
     fix: Fix | None = None
     try:
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(loop)):
+            raise RefusedError("each element is handed out by itself")
         if not independent(sites, loop, work):
             raise RefusedError("a round may depend on another one, or on the values")
         fix = Fix("Do all elements at once", "safe", vectorised(sites, loop))
@@ -603,3 +526,14 @@ def _working(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix is not None else (),
     )
+
+
+def _itself(node: ast.AST) -> ast.AST:
+    return node
+
+
+def _takes_apart(sites: Sites, loop: Looping) -> bool:
+    """Whether the loop's variables are elements of tensors, and decide what a round does."""
+    taken = {name for name, _, _ in elements_of(sites, loop)}
+    decided = [n.test for part in body(loop) for n in walk(part) if isinstance(n, (ast.If, ast.IfExp))]
+    return bool(taken) and any(depends_in_round(loop, test, taken) for test in decided)
