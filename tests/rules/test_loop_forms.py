@@ -1056,6 +1056,233 @@ CASES = [
             return total + sum(row[()] for row in x[0])
         """,
     ),
+    Case(
+        "triangle appended",
+        FIXED,
+        "torch.randn(8, 12, 10)",
+        """
+        def forward(self, x):
+            out = []
+            for i in range(x.size(1)):
+                for j in range(i + 1, x.size(1)):
+                    out.append(x[:, i] * x[:, j])
+            return torch.stack(out, 1)
+        """,
+    ),
+    Case(
+        "triangle added up",
+        FIXED,
+        "torch.randn(8, 12, 10)",
+        """
+        def forward(self, x):
+            total, n = 0.0, x.size(1)
+            for i in range(n - 1):
+                for j in range(i + 1, n):
+                    total = total + (x[:, i] - x[:, j]).pow(2).mean()
+            return total / n
+        """,
+    ),
+    Case(
+        "triangle below in a comprehension",
+        FIXED,
+        "torch.randn(8, 12, 10)",
+        """
+        def forward(self, x):
+            return torch.stack([(x[:, i] * x[:, j]).sum(1) for i in range(12) for j in range(i)], dim=1)
+        """,
+    ),
+    Case(
+        "combinations of pieces",
+        FIXED,
+        "torch.randn(8, 12, 10)",
+        """
+        def forward(self, x):
+            from itertools import combinations
+            views = torch.split(x, 1, dim=1)
+            out = []
+            for a, b in combinations(views, 2):
+                out.append(a * b)
+            return torch.cat(out, dim=1)
+        """,
+    ),
+    Case(
+        "triangle summed into rows",
+        LEFT,
+        "torch.randn(12, 10)",
+        """
+        def forward(self, x):
+            sums = torch.zeros(12)
+            for i in range(12):
+                for j in range(i + 1, 12):
+                    sums[i] += (x[i] * x[j]).sum()
+            return sums
+        """,
+    ),
+    Case(
+        "triangle with a distance of numbers",
+        LEFT,
+        "torch.randn(4, 12, 10)",
+        """
+        def forward(self, x):
+            out = []
+            for i in range(12):
+                for j in range(i + 1, 12):
+                    out.append(x[:, i] * x[:, j] / (j - i))
+            return torch.stack(out, dim=1)
+        """,
+    ),
+    Case(
+        "heads that split made",
+        FIXED,
+        "torch.randn(2, 10, 64), torch.randn(2, 10, 64)",
+        """
+        def forward(self, q, k):
+            out = []
+            for a, b in zip(q.split(8, dim=-1), k.split(8, dim=-1)):
+                out.append(torch.bmm(a, b.transpose(1, 2)).softmax(dim=-1))
+            return torch.cat(out, dim=-1)
+        """,
+    ),
+    Case(
+        "samples that split made",
+        FIXED,
+        "torch.rand(40, 2, 9), torch.rand(40)",
+        """
+        def forward(self, gap, delta):
+            losses = []
+            for err, d in zip(gap.split(1), delta.split(1)):
+                losses.append(torch.where(err <= d, 0.5 * err.square(), d * (err - 0.5 * d)).mean())
+            return torch.stack(losses)
+        """,
+    ),
+    Case(
+        "one matrix of a list each",
+        FIXED,
+        "torch.randn(2, 8)",
+        """
+        def forward(self, x):
+            return torch.stack([x @ w for w in self.ws], dim=1)
+        """,
+        "self.ws = nn.ParameterList([torch.randn(8, 4) for _ in range(12)])",
+    ),
+    Case(
+        "select, eq as a method and a count of the module",
+        FIXED,
+        "torch.rand(2, 30, 8), torch.randint(0, 30, (2, 8))",
+        """
+        def forward(self, p, labels):
+            score = p.new_zeros(self.classes)
+            for c in range(self.classes):
+                truth = labels.eq(c).to(dtype=p.dtype)
+                score[c] = (p.select(1, c) * truth).sum() / (truth.sum() + 1)
+            return score
+        """,
+        "self.classes = 30",
+    ),
+    Case(
+        "einsum round by round",
+        FIXED,
+        "torch.randn(2, 6, 10, 8), torch.randn(6, 8, 4)",
+        """
+        def forward(self, x, w):
+            out = []
+            for h in range(x.size(1)):
+                out.append(torch.einsum("bnd,de->bne", x[:, h], w[h]))
+            return torch.stack(out, dim=1)
+        """,
+    ),
+    Case(
+        "lengths of dimensions of a round",
+        FIXED,
+        "torch.randn(30, 6, 5), torch.randint(1, 6, (30,))",
+        """
+        def forward(self, x, n):
+            out = []
+            for row, k in zip(x, n):
+                keep = torch.arange(row.size(0), device=row.device) < k
+                out.append(row.masked_fill(~keep[:, None], 0.0))
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "spans with two bounds",
+        FIXED,
+        "torch.randn(30, 50), torch.randint(0, 40, (30,)), torch.randint(1, 9, (30,))",
+        """
+        def forward(self, x, start, width):
+            x = x.clone()
+            for b in range(x.size(0)):
+                x[b, start[b] : start[b] + width[b]] = 0
+            return x
+        """,
+    ),
+    Case(
+        "lengths read as numbers",
+        FIXED,
+        "torch.randn(30, 50), torch.randint(1, 40, (30,))",
+        """
+        def forward(self, x, n):
+            mask = torch.ones_like(x)
+            for b in range(x.shape[0]):
+                mask[b, int(n[b].item()) :] = 0
+            return x * mask
+        """,
+    ),
+    Case(
+        "neighbours grouped by a static helper",
+        FIXED,
+        "torch.randn(24, 30, 3), torch.randint(0, 30, (24, 6, 4))",
+        """
+        @staticmethod
+        def pick(cloud, idx):
+            return cloud.index_select(0, idx.reshape(-1)).view(6, 4, -1)
+
+        def forward(self, feats, nbrs):
+            out = feats.new_empty(24, 6, 4, 3)
+            for b, (cloud, idx) in enumerate(zip(feats, nbrs)):
+                out[b] = self.pick(cloud, idx)
+            return out
+        """,
+    ),
+    Case(
+        "reads the column before",
+        LEFT,
+        "torch.randn(4, 24), torch.rand(4, 24) > 0.5",
+        """
+        def forward(self, x, seen):
+            x = x.clone()
+            for t in range(1, x.size(1)):
+                x[:, t] = torch.where(seen[:, t], x[:, t], x[:, t - 1])
+            return x
+        """,
+    ),
+    Case(
+        "slots that come again",
+        LEFT,
+        "torch.randn(12, 8), torch.randint(0, 4, (30,)), torch.randn(30, 8)",
+        """
+        def forward(self, memory, slots, keys):
+            memory = memory.clone()
+            for slot, key in zip(slots.tolist(), keys):
+                memory[slot] = 0.7 * memory[slot] + 0.3 * key
+            return memory
+        """,
+    ),
+    Case(
+        "running bounds",
+        LEFT,
+        "torch.randn(3, 7, 64)",
+        """
+        def forward(self, x):
+            out = torch.empty_like(x)
+            lo = 0
+            for _ in range(8):
+                hi = lo + 8
+                out[..., lo:hi] = x[..., lo:hi].softmax(-1)
+                lo = hi
+            return out
+        """,
+    ),
 ]
 
 
@@ -1095,3 +1322,14 @@ def test_fixes_beside_each_other_do_not_take_the_same_name(measured: tuple[Sourc
     assert len(fixes) == 2
     together = apply_edits(source, [edit for fix in fixes for edit in fix.edits]).text
     assert list(differences(source.text, together, name)) == [], together
+
+
+@pytest.mark.parametrize("name", ["ReadsTheColumnBefore", "SlotsThatComeAgain"])
+def test_rounds_that_read_each_others_slices_are_not_called_independent(
+    measured: tuple[SourceText, dict[str, list[Match]]], name: str
+) -> None:
+    assert [match.message for match in measured[1][name] if "independent" in match.message] == []
+
+
+def test_rounds_with_running_bounds_are_found(measured: tuple[SourceText, dict[str, list[Match]]]) -> None:
+    assert ["independent" in match.message for match in measured[1]["RunningBounds"]] == [True]

@@ -469,7 +469,7 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         "each pays an indexing operator and makes the host wait for the device"
     )
     try:
-        fix = Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
+        fix = _at_once(sites, loop) or Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
     except RefusedError as refused:
         message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {refused}"
     return Match(
@@ -480,6 +480,14 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix is not None else (),
     )
+
+
+def _at_once(sites: Sites, loop: Looping) -> Fix | None:
+    """Without the loop nothing has to be read at all."""
+    try:
+        return Fix("Do all elements at once", "safe", vectorised(sites, loop))
+    except RefusedError:
+        return None
 
 
 # -- work on single elements
