@@ -34,7 +34,7 @@ class Case:
 
 
 def cases_in(folder: Path) -> list[Case]:
-    return [_case(file) for file in sorted(folder.glob("[0-9][0-9]_*.py"))]
+    return [_case(file) for file in sorted(folder.glob("[0-9][0-9]*_*.py"))]
 
 
 def _case(file: Path) -> Case:

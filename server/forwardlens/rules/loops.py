@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from forwardlens.rules.effects import Change, changes
-from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.evidence import Sites
 from forwardlens.rules.pairs import Pairs, combined_pairs, counted_pairs
 from forwardlens.source.dataflow import (
-    METADATA,
-    aliases,
     bindings,
     definition,
-    is_inplace,
     names_bound,
     names_read,
     overlap,
-    root,
 )
-from forwardlens.source.tree import Comprehension, Function, Looping, Tree, argument, dotted, integer, walk
+from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer, walk
 
 # A name for the size of an axis: the tensor's text and the axis, a literal length, or an attribute that has the number.
 AxisSize = tuple[str, int | None]
@@ -94,7 +88,7 @@ def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
     if function is None:
         return None
     if isinstance(node, ast.While):
-        return _counting(sites.tree, function, node)
+        return counting(sites.tree, function, node)
     if isinstance(node, ast.For) and not node.orelse:
         paired = _paired(node)
         if paired is not None:
@@ -184,7 +178,7 @@ def one_more(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _counting(tree: Tree, function: Function, node: ast.While) -> Loop | None:
+def counting(tree: Tree, function: Function, node: ast.While) -> Loop | None:
     """`t = 0`, then `while t < n:` with `t += 1` as its last statement and no other change of `t`."""
     test = node.test
     if node.orelse or not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.Name):
@@ -466,217 +460,3 @@ def ends_early(loop: ast.AST) -> bool:
 def skips_rounds(loop: ast.AST) -> bool:
     """Whether a round may be cut short by `continue`."""
     return any(isinstance(n, ast.Continue) for n in walk(loop))
-
-
-Relation = Literal["independent", "carried", "unknown"]
-
-
-def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation:
-    """Whether what `node` computes in a round depends on what an earlier round computed.
-
-    "carried" if it reads a name that the loop binds later or under a condition, or memory that the loop changes at
-    another place than the one `node` itself writes; "unknown" if the loop's form does not tell.
-    """
-    function = sites.tree.function(loop)
-    if function is None:
-        return "unknown"
-    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
-        return "independent"
-    reads = _inputs(sites, loop, node)
-    if reads is None:
-        return "carried"
-    named = named_slices(sites, loop)
-    # A slice under a name is the round's own only if the loop gives it.
-    targets = _targets(sites.tree, loop)
-    for changed, place in changes_by_rounds(sites, loop):
-        if place is None:
-            return "unknown"
-        written = _slice_written(changed)
-        if isinstance(written, ast.Name) and written.id not in targets:
-            written = None
-        if _is_list_append(changed):
-            if place in {name for name, _ in reads}:
-                return "carried"
-            continue
-        shared = aliases(function, place)
-        # A slice that the loop's own variables do not pick may be another round's as well.
-        text = sites.tree.text(written) if written is not None and _is_own_slice(sites, loop, written) else None
-        added = _added_to(sites.tree.parent(changed)) or _added_to(changed)
-        target = added if text is None else written
-        if written is not None and _sets_the_same(sites.tree, loop, written):
-            target = written
-        for name, read in reads:
-            if target is not None and read is _base(target):
-                continue
-            if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
-                return "carried"
-    return "independent"
-
-
-def changes_by_rounds(sites: Sites, loop: Looping) -> Iterator[Change]:
-    """What the rounds of a loop change in place, but for the counter of a `while` loop, which is a number."""
-    counting = isinstance(loop, ast.While) and loop_of(sites, loop) is not None
-    steps = loop.body[-1] if isinstance(loop, ast.While) and counting else None
-    return (change for change in changes(sites, loop) if change[0] is not steps)
-
-
-def _targets(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While) -> set[str]:
-    """The names that the loop itself gives a value in every round."""
-    if isinstance(loop, ast.While):
-        function = tree.function(loop)
-        counting = _counting(tree, function, loop) if function is not None else None
-        return set() if counting is None or counting.index is None else {counting.index}
-    return set(names_bound(loop.target))
-
-
-def _is_own_slice(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> bool:
-    """Whether each round has a slice of its own there: a slice that the loop gives, or one that its counter picks."""
-    head = loop_of(sites, loop)
-    if isinstance(written, ast.Name) or (head is not None and root(written) in head.elements):
-        return True
-    counts = isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "range"
-    counters = {head.index} if head is not None else _targets(sites.tree, loop) if counts else set[str | None]()
-    body = {n for s in loop.body for n in names_bound(s)}
-    counters |= {name for name in names_read(written) & body if _is_running_number(sites, loop, name)}
-    items = list[ast.expr]()
-    while isinstance(written, ast.Subscript):
-        items += index_items(written)
-        written = written.value
-    return any(_is_one_to_one(item) and names_read(item) & counters for item in items)
-
-
-def _sets_the_same(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> bool:
-    """Whether every round gives what it writes to the same value, so that the order of rounds does not matter."""
-    statement = tree.parent(written)
-    if not isinstance(statement, ast.Assign) or written not in statement.targets:
-        return False
-    own = _targets(tree, loop) | {n for s in loop.body for n in names_bound(s)}
-    return not names_read(statement.value) & own
-
-
-def _base(node: ast.expr) -> ast.expr:
-    """`x` for `x[i][:n]`."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
-
-
-def _is_one_to_one(item: ast.expr) -> bool:
-    """Whether an index of a counter is another one for every number: `t + 1`, but not `t % 2` or `order[t]`."""
-    many = (ast.Subscript, ast.Call, ast.Mod, ast.FloorDiv, ast.IfExp)
-    return not any(isinstance(n, many) for n in walk(item))
-
-
-def _added_to(node: ast.AST | None) -> ast.expr | None:
-    """What a statement like `x[i] += part` adds to: the order of such rounds does not matter."""
-    return node.target if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)) else None
-
-
-def _slice_written(node: ast.AST) -> ast.Subscript | ast.Name | None:
-    """`x[:, t]` where it is assigned to, augmented, or changed by a method like `masked_fill_`; `row` likewise."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
-        return node.target
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_inplace(node.func.attr):
-        return node.func.value if isinstance(node.func.value, (ast.Subscript, ast.Name)) else None
-    return node if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) else None
-
-
-def _is_list_append(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
-
-
-def named_slices(sites: Sites, loop: ast.AST) -> dict[str, str]:
-    """The loop variables that are slices, as they could be indexed: `{"row": "x[i]"}` for `enumerate(x)`."""
-    head = loop_of(sites, loop)
-    if head is None or head.index is None:
-        return {}
-    return {
-        name: f"{sites.tree.text(element.base)}[{head.index}]"
-        for name, element in head.elements.items()
-        if element.axis == 0 and dotted(element.base) is not None
-    }
-
-
-def _same_slice(tree: Tree, read: ast.AST, text: str | None, named: dict[str, str]) -> bool:
-    """Whether a read is of the same slice that is written, or of a fact about the tensor only."""
-    parent = tree.parent(read)
-    if any(isinstance(n, ast.Attribute) and n.attr in METADATA for n in (read, parent)):
-        return True
-    name = read.value if isinstance(read, ast.Attribute) else read
-    if isinstance(name, ast.Name) and text is not None and text in {name.id, named.get(name.id)}:
-        return True
-    return isinstance(parent, ast.Subscript) and parent.value is read and tree.text(parent) == text
-
-
-def _inputs(
-    sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, node: ast.expr | ast.stmt
-) -> list[tuple[str, ast.AST]] | None:
-    """The places from outside the loop that `node` reads, through the names of the round. None if one is carried."""
-    tree, targets = sites.tree, _targets(sites.tree, loop)
-    found: list[tuple[str, ast.AST]] = []
-    statement = tree.statement(node)
-    for read in walk(node):
-        if not isinstance(read, (ast.Name, ast.Attribute)) or not isinstance(read.ctx, ast.Load):
-            continue
-        place = dotted(read)
-        if place is None or (
-            isinstance(tree.parent(read), ast.Attribute) and isinstance(read, ast.Name) and read.id == "self"
-        ):
-            continue
-        name = place.split(".")[0]
-        if name in targets or name not in {n for s in loop.body for n in names_bound(s)}:
-            found.append((place, read))
-            continue
-        source = _definition_in_round(tree, loop, statement, name)
-        if source is None and _is_running_number(sites, loop, name):
-            continue
-        if source is None:
-            return None
-        inner = _inputs(sites, loop, source)
-        if inner is None:
-            return None
-        found += inner
-    return found
-
-
-def _is_running_number(sites: Sites, loop: ast.AST, name: str) -> bool:
-    """Whether a name only ever is a whole number that the source counts up: `lo` of `hi = lo + width`, `lo = hi`."""
-    tree = sites.tree
-    function = tree.function(loop)
-    seen, left = {name}, [name]
-    while function is not None and left:
-        for store in bindings(function, left.pop()):
-            value = tree.parent(store)
-            if not isinstance(value, (ast.Assign, ast.AugAssign)) or not _is_counting(value.value):
-                return False
-            if any(cost.ops for _, cost in sites.inside(value)):
-                return False
-            others = names_read(value.value) - seen - {"self"}
-            seen |= others
-            left += [other for other in others if bindings(function, other)]
-    return function is not None
-
-
-def _is_counting(node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp):
-        known = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
-        return known and _is_counting(node.left) and _is_counting(node.right)
-    return integer(node) is not None or isinstance(node, (ast.Name, ast.Attribute)) or size_expression(node) is not None
-
-
-def _definition_in_round(
-    tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, statement: ast.stmt, name: str
-) -> ast.expr | None:
-    """What a name of the round was last bound to before `statement`, if that happens in every round."""
-    path = [statement, *(a for a in tree.ancestors(statement) if isinstance(a, ast.stmt))]
-    for inner in path:
-        if inner is loop:
-            return None
-        block = tree.block(inner)
-        for earlier in reversed(block[: block.index(inner)]):
-            if name in names_bound(earlier):
-                single = isinstance(earlier, ast.Assign) and all(
-                    isinstance(t, (ast.Name, ast.Tuple)) for t in earlier.targets
-                )
-                return earlier.value if single and isinstance(earlier, ast.Assign) else None
-    return None

@@ -10,7 +10,7 @@ from forwardlens.model import ExpressionCost, OpCost
 from forwardlens.rules.callers import in_loop, loop_around, parts_of, rounds_of
 from forwardlens.rules.contract import Context, Rule
 from forwardlens.rules.evidence import Sites, index_items
-from forwardlens.rules.loops import relation
+from forwardlens.rules.relation import relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, body
 from forwardlens.rules.statements.sums import added_to_itself
 from forwardlens.source.dataflow import names_bound, names_read

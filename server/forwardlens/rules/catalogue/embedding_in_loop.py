@@ -12,7 +12,7 @@ from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import loop_around, rounds_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import relation
+from forwardlens.rules.relation import relation
 from forwardlens.rules.vectorise import hoisted, vectorised
 from forwardlens.source.tree import Looping, dotted, walk
 

@@ -15,8 +15,8 @@ from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import changes_by_rounds, relation
 from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted

@@ -12,8 +12,8 @@ from forwardlens.rules.callers import by_loop, in_loop, rounds_of
 from forwardlens.rules.catalogue.expert_loop import ExpertLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import relation
 from forwardlens.rules.operations import MAY_BE_SAME, REDUCTIONS
+from forwardlens.rules.relation import relation
 from forwardlens.rules.rounds import claimed, only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
 from forwardlens.source.tree import Looping, walk

@@ -9,7 +9,7 @@ from typing import ClassVar
 from forwardlens.model import ExpressionCost
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.loops import relation
+from forwardlens.rules.relation import relation
 from forwardlens.rules.repeated import body, bound_in, head, in_rounds, shown
 from forwardlens.rules.rounds import share_of
 from forwardlens.source.dataflow import names_bound, names_read

@@ -10,7 +10,8 @@ from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, in
 from forwardlens.rules.effects import may_train
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
-from forwardlens.rules.loops import Loop, changes_by_rounds, leaves_early, loop_of, skips_rounds
+from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
+from forwardlens.rules.relation import changes_by_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
 from forwardlens.source.dataflow import aliases, fresh_name, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone

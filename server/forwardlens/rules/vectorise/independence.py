@@ -8,7 +8,8 @@ from typing import TypeGuard
 
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.evidence import Sites
-from forwardlens.rules.loops import Loop, named_slices
+from forwardlens.rules.loops import Loop
+from forwardlens.rules.relation import named_slices
 from forwardlens.rules.statements.rounds import Rounds
 from forwardlens.rules.statements.work import INPLACE
 from forwardlens.source.dataflow import METADATA, aliases, changes, overlap, root
