@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import ExpressionCost, Related
+from forwardlens.model import ExpressionCost, Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of, times
-from forwardlens.source.dataflow import bindings
-from forwardlens.source.tree import dotted
+from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
+from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS
+from forwardlens.rules.repeated import bound_in
+from forwardlens.source.dataflow import aliases, bindings, changes, definition, overlap
+from forwardlens.source.rewrite import checked, insert_before, replace_node, splice, stands_alone
+from forwardlens.source.tree import Function, Looping, dotted, walk
 
 _CASTS = frozenset({"float", "half", "bfloat16", "double", "to", "type", "type_as"})
 
@@ -29,9 +32,10 @@ class DtypeCastChurn(Rule):
     When the weight is trained in the narrow dtype and must be computed with in the wide one, as for a stable loss.
 
     ## Fix safety
-    There is no automatic fix. A converted weight that is kept goes stale with the next optimizer step or
-    `load_state_dict`, and takes memory. For inference convert the module once (`module.float()`), for training let
-    `torch.autocast` keep its own cache.
+    A weight that a loop converts in every round is converted once before the loop if the loop leaves it alone, uses
+    the result only to read it, and asks for one dtype in all rounds. Otherwise there is no automatic fix: a converted
+    weight that is kept goes stale with the next optimizer step or `load_state_dict`, and takes memory. For inference
+    convert the module once (`module.float()`), for training let `torch.autocast` keep its own cache.
     """
 
     name: ClassVar[str] = "dtype-cast-churn"
@@ -55,6 +59,66 @@ class Head(nn.Module):
 
 def build():
     return Head(), (torch.randn(1, 64),)
+""",
+        ),
+        Example(
+            "buffer-in-every-round",
+            """\
+import torch
+from torch import nn
+
+
+class Shelf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shelf", torch.randn(2048, 32).half())
+
+    def forward(self, x):
+        chunks = x.split(64)
+        return torch.cat([chunk @ self.shelf.to(dtype=chunk.dtype).t() for chunk in chunks])  #!
+
+
+def build():
+    return Shelf(), (torch.randn(1024, 32),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Shelf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shelf", torch.randn(2048, 32).half())
+
+    def forward(self, x):
+        chunks = x.split(64)
+        shelf_cast = self.shelf.to(dtype=chunks[0].dtype)
+        return torch.cat([chunk @ shelf_cast.t() for chunk in chunks])
+
+
+def build():
+    return Shelf(), (torch.randn(1024, 32),)
+""",
+        ),
+        Example(
+            "weight-whose-gradients-add-up",
+            """\
+import torch
+from torch import nn
+
+
+class Trained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2048, 32, dtype=torch.bfloat16))
+
+    def forward(self, x):
+        return torch.cat([chunk @ self.weight.float().t() for chunk in x.split(64)])  #!
+
+
+def build():
+    return Trained(), (torch.randn(1024, 32),)
 """,
         ),
         Example(
@@ -144,6 +208,8 @@ def build():
                 cast = sites.tree.text(node)[len(sites.tree.text(node.func.value)) :]
                 groups[sites.tree.function(node), place, cast].append((node, cost))
         for (function, place, _), found in groups.items():
+            if place.startswith("self.") and _is_written(sites, place):
+                continue
             if place.startswith("self.") and "." in place:
                 yield _weight(sites, place, found)
             elif len(found) > 1 and _never_bound_again(function, place):
@@ -198,6 +264,130 @@ def _weight(sites: Sites, place: str, found: list[tuple[ast.Call, ExpressionCost
         "`torch.autocast` keep the copy",
         share,
         {"calls": cost.calls},
+        (),
+        _hoisted(sites, place, node),
+    )
+
+
+# -- once before the loop
+
+
+def _hoisted(sites: Sites, place: str, cast: ast.Call) -> tuple[Fix, ...]:
+    """The conversion in front of the loop around it. Empty where that may give something else."""
+    tree, function = sites.tree, sites.tree.function(cast)
+    outer = next((loop for loop in tree.loops(cast)), None)
+    if function is None or outer is None or not _only_read(sites, cast):
+        return ()
+    if not _needs_no_gradient(sites, function, place) or _is_written(sites, place):
+        return ()
+    dtypes = {n: _dtype_before(sites, function, outer, n) for a in _given(cast) for n in walk(a) if _is_dtype(n)}
+    fixed = {n for n in walk(cast) if isinstance(n, ast.Name) and n.id in bound_in(outer)}
+    replaced = {id(inner) for n, text in dtypes.items() if text is not None for inner in walk(n)}
+    if any(id(n) not in replaced for n in fixed):
+        return ()
+    statement = tree.statement(outer)
+    shared = aliases(function, place)
+    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(statement)):
+        return ()
+    if not stands_alone(tree, statement) or tree.function(statement) is not function:
+        return ()
+    name = sites.fresh_name(function, cast, f"{place.split('.')[-1].strip('_') or 'weight'}_cast")
+    texts = {n: text for n, text in dtypes.items() if text is not None and isinstance(n, ast.expr)}
+    before = insert_before(tree, statement, [f"{name} = {splice(sites.source, cast, texts)}"])
+    edits = checked(sites.source, [before, replace_node(sites.source, cast, name)])
+    return () if edits is None else (Fix("Convert it once before the loop", "safe", edits),)
+
+
+def _given(cast: ast.Call) -> list[ast.expr]:
+    return [*cast.args, *(keyword.value for keyword in cast.keywords)]
+
+
+def _is_dtype(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "dtype"
+
+
+def _dtype_before(sites: Sites, function: Function, loop: Looping, node: ast.AST) -> str | None:
+    """How to ask in front of a loop for the dtype that `chunk.dtype` has in it, for pieces of one tensor."""
+    assert isinstance(node, ast.Attribute)
+    heads = [] if isinstance(loop, ast.While) else [loop] if isinstance(loop, ast.stmt) else loop.generators[:1]
+    for head in heads:
+        if dotted(node.value) != dotted(head.target) or not isinstance(head.target, ast.Name):
+            continue
+        if any(n.id == head.target.id and n is not head.target for n in _stored(loop)):
+            return None
+        whole = _whole(head.iter)
+        if whole is not None:
+            return f"{whole}.dtype"
+        made = definition(sites.tree, function, head.iter.id) if isinstance(head.iter, ast.Name) else None
+        # `split` and `chunk` give at least one piece.
+        if made is not None and isinstance(made.targets[0], ast.Name) and _is_split(made.value):
+            return f"{sites.tree.text(head.iter)}[0].dtype"
+    return None
+
+
+def _stored(loop: Looping) -> list[ast.Name]:
+    return [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def _is_split(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"split", "chunk"}
+
+
+def _whole(iterable: ast.expr) -> str | None:
+    """`x` for `x.split(4)`, `x.chunk(4)` and `x.unbind(1)`."""
+    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Attribute):
+        place = dotted(iterable.func.value)
+        if place not in {None, "torch"} and iterable.func.attr in {"split", "chunk", "unbind"}:
+            return place
+    return None
+
+
+def _only_read(sites: Sites, cast: ast.expr) -> bool:
+    """Whether a product or another operator reads the result, directly or through views, and nobody keeps it."""
+    node = cast
+    while True:
+        parent = sites.tree.parent(node)
+        if isinstance(parent, ast.BinOp):
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in VIEW_ATTRIBUTES:
+            node = parent
+            continue
+        call = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else parent
+        if not isinstance(call, ast.Call):
+            return False
+        if isinstance(parent, ast.Attribute) and parent.attr in VIEWS:
+            node = call
+            continue
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in MATRIX_PRODUCTS
+        name = (dotted(call.func) or "").split(".")[-1]
+        return name in MATRIX_PRODUCTS | {"einsum", "embedding", "layer_norm"} and sites.cost(call) is not None
+
+
+def _needs_no_gradient(sites: Sites, function: Function, place: str) -> bool:
+    """Whether the weight is a buffer or frozen for good: gradients of all rounds would be summed in another dtype."""
+    owner, name = sites.tree.owner(function), place.removeprefix("self.")
+    for call in (n for n in walk(owner) if isinstance(n, ast.Call)) if owner is not None else ():
+        if dotted(call.func) == "self.register_buffer" and call.args and _is_literal(call.args[0], name):
+            return True
+        made = sites.tree.parent(call)
+        frozen = any(k.arg == "requires_grad" and getattr(k.value, "value", None) is False for k in call.keywords)
+        if frozen and isinstance(made, ast.Assign) and [dotted(t) for t in made.targets] == [place]:
+            return not any("requires_grad_" in source.text for source in sites.context.sources.values())
+    return False
+
+
+def _is_literal(node: ast.expr, value: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
+
+
+def _is_written(sites: Sites, place: str) -> bool:
+    """Whether a function that ran in the forward may write to a weight of this name."""
+    leaf = place.split(".")[-1]
+    return any(
+        p is not None and (leaf in p.split(".") or any(overlap(p, s) for s in aliases(function, place)))
+        for function in ran_functions(sites.context)
+        for _, p in changes(function)
     )
 
 
