@@ -59,7 +59,7 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.DictComp):
         return [node.key, node.value]
     if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
+        return _operands(node)
     if isinstance(node, ast.UnaryOp):
         return [node.operand]
     if isinstance(node, ast.BoolOp):
@@ -67,6 +67,15 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     return [node.value] if isinstance(node, (ast.Subscript, ast.Starred, ast.NamedExpr)) else None
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    """The operands of a chain of operators, which may be longer than Python's stack is deep."""
+    found: list[ast.expr] = []
+    while isinstance(node, ast.BinOp):
+        found.append(node.right)
+        node = node.left
+    return [*found, node]
 
 
 def _call(sites: Sites, call: ast.Call, numbers: frozenset[str], seen: frozenset[Function]) -> bool:

@@ -191,7 +191,7 @@ def _is_running_number(sites: Sites, loop: ast.AST, name: str) -> bool:
     while function is not None and left:
         for store in bindings(function, left.pop()):
             value = tree.parent(store)
-            if not isinstance(value, (ast.Assign, ast.AugAssign)) or not _iscounting(value.value):
+            if not isinstance(value, (ast.Assign, ast.AugAssign)) or not _is_counting(value.value):
                 return False
             if any(cost.ops for _, cost in sites.inside(value)):
                 return False
@@ -201,11 +201,16 @@ def _is_running_number(sites: Sites, loop: ast.AST, name: str) -> bool:
     return function is not None
 
 
-def _iscounting(node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp):
-        known = isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
-        return known and _iscounting(node.left) and _iscounting(node.right)
-    return integer(node) is not None or isinstance(node, (ast.Name, ast.Attribute)) or size_expression(node) is not None
+def _is_counting(node: ast.expr) -> bool:
+    """Whether an expression is whole numbers and names, added and multiplied; a chain may be longer than the stack."""
+    left = [node]
+    while left:
+        part = left.pop()
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub, ast.Mult)):
+            left += [part.left, part.right]
+        elif integer(part) is None and not isinstance(part, (ast.Name, ast.Attribute)) and not size_expression(part):
+            return False
+    return True
 
 
 def _definition_in_round(
