@@ -1095,7 +1095,7 @@ CASES = [
     ),
     Case(
         "in place by position",
-        EXPLAINED,
+        SILENT,
         "torch.randn(12, 20), torch.rand(12, 20) > 0.5",
         """
         def forward(self, s, m):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 from forwardlens.model import ExpressionCost, OpCost
@@ -28,6 +28,8 @@ _RANDOM = ("rand", "normal_", "bernoulli", "dropout", "uniform_", "multinomial",
 _STATISTICS = ("batch_norm", "instance_norm")
 # An operator on more elements than this has work of its own that outweighs its dispatch.
 _SMALL = 1 << 16
+# Shares that are this close to the largest may change places from one run to the next.
+_NEARLY = 0.6
 
 
 def outermost(cost: ExpressionCost) -> Iterator[OpCost]:
@@ -183,3 +185,9 @@ def _variables(loop: Looping) -> set[str]:
 def working(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
     """The expressions of a loop that compute something in every round."""
     return {n: c for n, c in costs_in(sites, loop).items() if rounds_of(sites, n) >= LEAST_ROUNDS and works(c)}
+
+
+def first_of_the_costliest(work: Mapping[ast.AST, ExpressionCost]) -> ast.AST:
+    """Of expressions that cost about the same the first: where a finding is must not hang on the run."""
+    most = max(cost.share for cost in work.values())
+    return min((node for node in work if work[node].share >= _NEARLY * most), key=lambda node: work[node].span.start)

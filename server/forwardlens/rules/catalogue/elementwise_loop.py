@@ -23,6 +23,7 @@ from forwardlens.rules.rounds import (
     claimed,
     costs_in,
     depends_on_order,
+    first_of_the_costliest,
     independent,
     is_ragged,
     is_small,
@@ -44,9 +45,6 @@ _MOST_ELEMENTS = 1 << 26
 
 # One cause is one finding: on the same loop these say more.
 _MORE_SPECIFIC = (EmbeddingInLoop(), MaskingInLoop(), ScalarAccessInLoop(), ExpertLoop(), PerParameterLoop())
-
-# Shares that are this close to the largest may change places from one run to the next.
-NEARLY = 0.6
 
 
 class ElementwiseLoop(Rule):
@@ -424,9 +422,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         or not independent(sites, loop, nodes)
     ):
         return None
-    # Of expressions that cost about the same the first: where the finding is must not hang on the run.
-    most = max(cost.share for cost in work.values())
-    hot = min((node for node in work if work[node].share >= NEARLY * most), key=lambda node: work[node].span.start)
+    hot = first_of_the_costliest(work)
     cost, share = work[hot], share_of(sites, loop)
     calls = sum(op.calls for c in work.values() for op in outermost(c))
     message = (

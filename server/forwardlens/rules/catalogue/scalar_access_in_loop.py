@@ -18,6 +18,7 @@ from forwardlens.rules.readouts import elements_of, elements_read, read_before, 
 from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, place
 from forwardlens.rules.rounds import (
     claimed,
+    first_of_the_costliest,
     independent,
     is_element,
     only_elements,
@@ -281,10 +282,10 @@ class Bands(nn.Module):
     def forward(self, x):
         scaled = []
         for value in x:
-            if value < 0:
+            if value < 0:  #!
                 scaled.append(value)
             elif value > 1:
-                scaled.append(value / 4)  #!
+                scaled.append(value / 4)
             else:
                 scaled.append(value * value)
         return torch.stack(scaled)
@@ -506,7 +507,7 @@ def _working(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         message = f"This loop reads or writes single elements {calls} times in one forward, {percent(share)} of it"
     elif _takes_apart(sites, loop):
         calls = max(rounds_of(sites, n) for n in work)
-        hot = max(work, key=lambda n: sites.share(n))
+        hot = first_of_the_costliest(work)
         message = (
             f"This loop takes a tensor apart into {calls} elements and works on one after the other, "
             f"{percent(share)} of the forward"
