@@ -212,7 +212,8 @@ def _extreme(sites: Sites, call: ast.Call, first: ast.AST) -> Match | None:
     statement = sites.tree.statement(call)
     found = None if has_comment(source, *offsets(source, statement)) else checked(source, edits)
     share = sites.share(call) - sum(sites.share(n) for n in [func.value] if not function)
-    graph = sites.context.profile.grad.outputs_require_grad
+    grad = sites.context.profile.grad
+    graph = grad.outputs_require_grad or grad.backward_ran
     reason = "where several elements are the extreme one, the gradient is divided among them" if graph else None
     title = f"Use {name}"
     return Match(
