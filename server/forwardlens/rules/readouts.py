@@ -9,14 +9,15 @@ from math import prod
 
 from forwardlens.model import Edit
 from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, ran_functions
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.repeated import LEAST_ROUNDS, body, bound_in
 from forwardlens.rules.rounds import outermost
+from forwardlens.source import dataflow
 from forwardlens.source.dataflow import (
     aliases,
     bindings,
-    changes,
     fresh_name,
     is_inplace,
     may_alias,
@@ -232,7 +233,7 @@ def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _It
     if isinstance(loop, ast.stmt) and rebound is None and read_after(tree, loop, found.name):
         raise RefusedError(f"`{found.name}` is read after the loop")
     shared = {s for place in may_alias(found.iterable) for s in aliases(function, place)}
-    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(loop)):
+    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, loop)):
         raise RefusedError(f"the loop may change `{text}`")
     for node in found.nodes:
         if isinstance(node, ast.Call):
@@ -311,7 +312,7 @@ def _free_of(sites: Sites, function: Function, loop: Looping, tensor: str) -> as
     shared = aliases(function, tensor)
     for around in (loop, *sites.tree.loops(loop)):
         bound = any(name == tensor.split(".")[0] for name in bound_in(around))
-        changed = [p for _, p in changes(around)]
+        changed = [p for _, p in changes(sites, around)]
         if bound or any(p is None or any(overlap(p, s) for s in shared) for p in changed):
             break
         chosen = sites.tree.statement(around)
@@ -369,7 +370,7 @@ def _require_no_writer(sites: Sites, loop: Looping) -> None:
 
 def _writes(sites: Sites, function: Function) -> bool:
     """Whether a function may change a tensor in place."""
-    for node, place in changes(function):
+    for node, place in dataflow.changes(function):
         if isinstance(node, ast.Call):
             given = {k.arg for k in node.keywords}
             if is_inplace(getattr(node.func, "attr", "")) or given & {"out", "inplace"}:

@@ -9,10 +9,12 @@ from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
 from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS
 from forwardlens.rules.repeated import bound_in
-from forwardlens.source.dataflow import aliases, bindings, changes, definition, overlap
+from forwardlens.source import dataflow
+from forwardlens.source.dataflow import aliases, bindings, definition, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, splice, stands_alone
 from forwardlens.source.tree import Function, Looping, dotted, walk
 
@@ -287,7 +289,7 @@ def _hoisted(sites: Sites, place: str, cast: ast.Call) -> tuple[Fix, ...]:
         return ()
     statement = tree.statement(outer)
     shared = aliases(function, place)
-    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(statement)):
+    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, statement)):
         return ()
     if not stands_alone(tree, statement) or tree.function(statement) is not function:
         return ()
@@ -387,7 +389,7 @@ def _is_written(sites: Sites, place: str) -> bool:
     return any(
         p is not None and (leaf in p.split(".") or any(overlap(p, s) for s in aliases(function, place)))
         for function in ran_functions(sites.context)
-        for _, p in changes(function)
+        for _, p in dataflow.changes(function)
     )
 
 
