@@ -1283,6 +1283,35 @@ CASES = [
             return out
         """,
     ),
+    Case(
+        "triangle of a sum",
+        FIXED,
+        "torch.randn(8, 12, 10), torch.randn(8, 12, 10)",
+        """
+        def forward(self, x, y):
+            out = []
+            for i in range(12):
+                for j in range(i + 1, 12):
+                    out.append((x + y)[:, i] * (x + y)[:, j])
+            return torch.stack(out, 1)
+        """,
+    ),
+    Case(
+        "elements that a function changes meanwhile",
+        LEFT,
+        "torch.rand(40)",
+        """
+        def fade(self, x):
+            x.mul_(0.9)
+
+        def forward(self, x):
+            x, total = x.clone(), 0.0
+            for i in range(x.size(0)):
+                total = total + x[i].item()
+                self.fade(x)
+            return x * total
+        """,
+    ),
 ]
 
 

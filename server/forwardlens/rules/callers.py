@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.contract import Context
-from forwardlens.rules.evidence import Sites
+from forwardlens.rules.evidence import Sites, ran_functions
 from forwardlens.rules.repeated import body
 from forwardlens.source.dataflow import bindings
 from forwardlens.source.tree import Function, Looping, Tree, dotted, tree_of, walk
@@ -150,11 +150,11 @@ def own_function(sites: Sites, call: ast.Call) -> Function | None:
 
 
 def _ran(context: Context) -> dict[str, list[Function]]:
-    tree, names = tree_of(context.source), {cost.function for cost in context.costs}
+    tree = tree_of(context.source)
+    own = {*tree.functions()} if tree is not None else set[Function]()
     found: dict[str, list[Function]] = {}
-    for function in tree.functions() if tree is not None else ():
-        if tree is not None and tree.qualname(function) in names:
-            found.setdefault(function.name, []).append(function)
+    for function in (f for f in ran_functions(context) if f in own):
+        found.setdefault(function.name, []).append(function)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import definition
-from forwardlens.source.tree import Function, Tree, dotted, walk
+from forwardlens.source.tree import Function, Tree, dotted, unpacked, walk
 
 _NUMBER_FUNCTIONS = frozenset({"int", "float", "len", "abs", "round", "min", "max", "sqrt", "pow"})
 _DEPTH = 6
@@ -73,16 +73,10 @@ def attribute_value(tree: Tree, node: ast.AST, name: str) -> ast.expr | None:
 
 def _of_several(tree: Tree, targets: ast.AST | None, store: ast.AST) -> ast.expr | None:
     """What `store` gets in `self.a, self.b = 1, 2`."""
-    statement = tree.parent(targets) if isinstance(targets, (ast.Tuple, ast.List)) else None
+    statement = tree.parent(targets) if targets is not None else None
     if not isinstance(statement, ast.Assign) or statement.targets != [targets]:
         return None
-    values = statement.value
-    if not isinstance(targets, (ast.Tuple, ast.List)) or not isinstance(values, (ast.Tuple, ast.List)):
-        return None
-    starred = any(isinstance(element, ast.Starred) for element in (*targets.elts, *values.elts))
-    if starred or len(targets.elts) != len(values.elts):
-        return None
-    return next(value for target, value in zip(targets.elts, values.elts, strict=True) if target is store)
+    return next((value for target, value in unpacked(targets, statement.value) or () if target is store), None)
 
 
 def is_number(tree: Tree, node: ast.expr, depth: int = 0) -> bool:

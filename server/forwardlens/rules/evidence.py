@@ -175,6 +175,10 @@ def outermost_function(sites: Sites) -> Function | None:
 
 def ran_functions(context: Context) -> list[Function]:
     """The functions that ran in the forward, of all files."""
+    return context.once(_ran)
+
+
+def _ran(context: Context) -> list[Function]:
     names = {(cost.span.file, cost.function) for cost in context.profile.lines}
     trees = {path: tree for path, source in context.sources.items() if (tree := tree_of(source)) is not None}
     return [f for path, tree in trees.items() for f in tree.functions() if (path, tree.qualname(f)) in names]

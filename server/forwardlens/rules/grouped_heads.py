@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from forwardlens.model import Edit, Shape
-from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.batched import RefusedError, wrapped
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.layout import LayoutMattersError, calls_of, reads_of
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import bindings, names_read
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, replace_statements, stands_alone
-from forwardlens.source.tree import Function, dotted, integer, walk
+from forwardlens.source.tree import Function, dotted, integer, is_atom, walk
 
 _ATTENTION = "scaled_dot_product_attention"
 
@@ -148,7 +148,7 @@ def folded(sites: Sites, call: ast.Call, base: ast.expr, count: ast.expr, shape:
     texts = [queries, base, count, product]
     if any("\n" in tree.text(t) or has_comment(sites.source, *offsets(sites.source, t)) for t in texts):
         raise RefusedError("the product stands on several lines")
-    size, rows = tree.text(count), _atom(tree.text(queries), queries)
+    size, rows = tree.text(count), wrapped(tree.text(queries), is_atom(queries))
     put = replace_node(
         sites.source, queries, f"{rows}.unflatten({heads}, (-1, {size})).flatten({heads + 1}, {heads + 2})"
     )
@@ -208,7 +208,3 @@ def _unrepeated(sites: Sites, function: Function, call: ast.Call, base: ast.expr
         if kept is None or len(bindings(function, kept.split(".")[0])) > 1:
             raise RefusedError("what is repeated may change before the product")
         yield replace_node(sites.source, call, tree.text(base))
-
-
-def _atom(text: str, node: ast.expr) -> str:
-    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.pairs import Pairs, combined_pairs, counted_pairs
-from forwardlens.source.dataflow import (
-    bindings,
-    definition,
-    names_bound,
-    names_read,
-    overlap,
+from forwardlens.source.dataflow import bindings, definition, names_bound, names_read, overlap
+from forwardlens.source.tree import (
+    Comprehension,
+    Function,
+    Tree,
+    argument,
+    dotted,
+    integer,
+    one_more,
+    range_arguments,
+    walk,
 )
-from forwardlens.source.tree import Comprehension, Function, Tree, argument, dotted, integer, walk
 
 # A name for the size of an axis: the tensor's text and the axis, a literal length, or an attribute that has the number.
 AxisSize = tuple[str, int | None]
@@ -146,8 +150,9 @@ def _head(target: ast.expr, iterable: ast.expr) -> _Head | None:
         head = _head(target, iterable.args[0])
         return None if head is None else (*head[:5], not head[5])
     called = iterable.func.id if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) else None
-    if isinstance(iterable, ast.Call) and called == "range" and not iterable.keywords:
-        return _range(target, iterable.args)
+    numbers = range_arguments(iterable)
+    if numbers is not None:
+        return _range(target, numbers)
     if isinstance(iterable, ast.Call) and called == "enumerate" and len(iterable.args) == 1 and not iterable.keywords:
         if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[0], ast.Name):
             elements = _elements(target.elts[1], iterable.args[0])
@@ -169,13 +174,6 @@ def _range(target: ast.expr, args: list[ast.expr]) -> _Head | None:
     if start is None or start < 0 or step is None or step < 1:
         return None
     return target.id, start, args[0] if len(args) == 1 else args[1], {}, step, False
-
-
-def one_more(node: ast.expr) -> ast.expr | None:
-    """`n` for `n - 1`."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and integer(node.right) == 1:
-        return node.left
-    return None
 
 
 def counting(tree: Tree, function: Function, node: ast.While) -> Loop | None:

@@ -30,6 +30,8 @@ REDUCTIONS = frozenset(
 )
 # New memory, laid out without regard to how the arguments are.
 MATRIX_PRODUCTS = frozenset("matmul bmm mm addmm baddbmm mv dot linear".split())
+# What `a @ b` and the like run, of two operands.
+PRODUCT_OPERATORS = ("aten::matmul", "aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::inner")
 NORMALISING = frozenset({"softmax", "log_softmax"})
 # Operators of a module call whose result does not depend on how its input is laid out.
 MODULES_BLIND_TO_LAYOUT = frozenset({"aten::linear", "aten::layer_norm", "aten::embedding"})
@@ -44,6 +46,8 @@ POSITIONWISE_MODULES = ELEMENTWISE_MODULES | {"aten::linear", "aten::layer_norm"
 INDEXED = frozenset("gather scatter scatter_ scatter_add scatter_add_ take_along_dim index_add index_add_".split())
 LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss cosine_similarity pairwise_distance".split())
 JOINS = frozenset({"cat", "concat", "stack"})
+# To join first some and then the rest, or all at once, is the same for each of these.
+CATS = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "row_stack", "dstack", "column_stack"})
 FRESH_FUNCTIONS = frozenset(
     """index_copy index_select index_fill index_put embedding einsum conv1d conv2d stft istft cumsum flip tril triu
     outer repeat tile repeat_interleave searchsorted bucketize bincount histc one_hot cross_entropy nll_loss

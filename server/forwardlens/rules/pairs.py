@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from forwardlens.source.tree import dotted, integer
+from forwardlens.source.tree import dotted, integer, one_more, range_arguments
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Pairs:
 
 def counted_pairs(outer: ast.expr, outer_iter: ast.expr, inner: ast.expr, inner_iter: ast.expr) -> Pairs | None:
     """`for i in range(n)` around `for j in range(i + 1, n)` or around `for j in range(i)`."""
-    outside, inside = _range(outer_iter), _range(inner_iter)
+    outside, inside = range_arguments(outer_iter), range_arguments(inner_iter)
     if not isinstance(outer, ast.Name) or not isinstance(inner, ast.Name) or outside is None or inside is None:
         return None
     if len(outside) != 1 or outer.id == inner.id:
@@ -35,12 +35,10 @@ def counted_pairs(outer: ast.expr, outer_iter: ast.expr, inner: ast.expr, inner_
     if len(inside) == 1:
         beyond = _beyond(inside[0], outer.id)
         return Pairs(names, count, "tril_indices", beyond - 1) if beyond in {0, 1} else None
-    beyond, stop = _beyond(inside[0], outer.id), ast.dump(inside[1])
-    less = count.left if isinstance(count, ast.BinOp) and isinstance(count.op, ast.Sub) else None
+    beyond, more = _beyond(inside[0], outer.id), one_more(count)
     # The last round of `range(n - 1)` is the last one that has a partner.
-    same = stop == ast.dump(count) or (
-        beyond == 1 and less is not None and stop == ast.dump(less) and integer(getattr(count, "right", None)) == 1
-    )
+    counts = [count] if beyond == 0 or more is None else [count, more]
+    same = ast.dump(inside[1]) in {ast.dump(c) for c in counts}
     return Pairs(names, inside[1], "triu_indices", beyond) if beyond in {0, 1} and same else None
 
 
@@ -54,15 +52,10 @@ def combined_pairs(target: ast.expr, iterable: ast.expr) -> Pairs | None:
     if len(set(names)) != 2:
         return None
     over = iterable.args[0]
-    numbers = _range(over)
+    numbers = range_arguments(over)
     if numbers is not None:
         return Pairs((names[0], names[1]), numbers[0], "triu_indices", 1) if len(numbers) == 1 else None
     return Pairs((names[0], names[1]), over, "triu_indices", 1, over)
-
-
-def _range(node: ast.expr) -> list[ast.expr] | None:
-    called = dotted(node.func) if isinstance(node, ast.Call) else None
-    return node.args if isinstance(node, ast.Call) and called == "range" and not node.keywords else None
 
 
 def _beyond(node: ast.expr, name: str) -> int | None:

@@ -10,7 +10,7 @@ from forwardlens.rules.effects import Change, changes
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.loops import counting, loop_of, size_expression
 from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap, root
-from forwardlens.source.tree import Looping, Tree, dotted, integer, walk
+from forwardlens.source.tree import Looping, Tree, dotted, integer, range_arguments, walk
 
 Relation = Literal["independent", "carried", "unknown"]
 
@@ -45,10 +45,9 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         shared = aliases(function, place)
         # A slice that the loop's own variables do not pick may be another round's as well.
         text = sites.tree.text(written) if written is not None and _is_own_slice(sites, loop, written) else None
-        added = _added_to(sites.tree.parent(changed)) or _added_to(changed)
-        target = added if text is None else written
-        if written is not None and _sets_the_same(sites.tree, loop, written):
-            target = written
+        # What is only written there, in whatever order the rounds run, is not read.
+        plain = written is not None and (text is not None or _sets_the_same(sites.tree, loop, written))
+        target = written if plain else _added_to(sites.tree.parent(changed)) or _added_to(changed)
         for name, read in reads:
             if target is not None and read is _base(target):
                 continue
@@ -59,8 +58,7 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
 
 def changes_by_rounds(sites: Sites, loop: Looping) -> Iterator[Change]:
     """What the rounds of a loop change in place, but for the counter of a `while` loop, which is a number."""
-    counting = isinstance(loop, ast.While) and loop_of(sites, loop) is not None
-    steps = loop.body[-1] if isinstance(loop, ast.While) and counting else None
+    steps = loop.body[-1] if isinstance(loop, ast.While) and loop_of(sites, loop) is not None else None
     return (change for change in changes(sites, loop) if change[0] is not steps)
 
 
@@ -78,7 +76,7 @@ def _is_own_slice(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, writte
     head = loop_of(sites, loop)
     if isinstance(written, ast.Name) or (head is not None and root(written) in head.elements):
         return True
-    counts = isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) == "range"
+    counts = isinstance(loop, ast.For) and range_arguments(loop.iter) is not None
     counters = {head.index} if head is not None else _targets(sites.tree, loop) if counts else set[str | None]()
     body = {n for s in loop.body for n in names_bound(s)}
     counters |= {name for name in names_read(written) & body if _is_running_number(sites, loop, name)}

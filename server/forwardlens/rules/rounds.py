@@ -98,7 +98,7 @@ def _appended(statement: ast.stmt) -> list[ast.expr]:
 
 def sorting(sites: Sites, loop: Looping) -> list[ast.Compare | ast.Call]:
     """The comparisons of a tensor with the loop's own number, as in `labels == c`: the loop goes class by class."""
-    targets = _variables(loop)
+    targets = variables_of(loop)
     return [
         n
         for part in body(loop)
@@ -151,11 +151,11 @@ def only_elements(sites: Sites, loop: Looping) -> bool:
 
 def pairs(sites: Sites, loop: Looping) -> bool:
     """Whether the rounds bring together what this loop gives and what a loop further out gives."""
-    inner, outer = _variables(loop), next(sites.tree.loops(loop), None)
+    inner, outer = variables_of(loop), next(sites.tree.loops(loop), None)
     if isinstance(loop, (ast.ListComp, ast.GeneratorExp)) and len(loop.generators) == 2:
         outside, inner = (names_bound(g.target) for g in loop.generators)
     elif isinstance(outer, (ast.For, ast.ListComp, ast.GeneratorExp)):
-        outside = _variables(outer)
+        outside = variables_of(outer)
     else:
         return False
     written = {
@@ -176,7 +176,8 @@ def pairs(sites: Sites, loop: Looping) -> bool:
     return alone == {True, False}
 
 
-def _variables(loop: Looping) -> set[str]:
+def variables_of(loop: Looping) -> set[str]:
+    """The names that the head of a loop gives a value in every round."""
     if isinstance(loop, (ast.For, ast.AsyncFor)):
         return set(names_bound(loop.target))
     return set() if isinstance(loop, ast.While) else {name for g in loop.generators for name in names_bound(g.target)}

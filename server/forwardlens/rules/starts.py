@@ -7,7 +7,7 @@ import ast
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.loops import CREATION
 from forwardlens.source.dataflow import names_bound
-from forwardlens.source.tree import dotted, walk
+from forwardlens.source.tree import dotted, unpacked
 
 
 def is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
@@ -39,10 +39,9 @@ def last_binding(sites: Sites, loop: ast.stmt, name: str) -> ast.stmt | None:
 def _given(target: ast.expr, value: ast.expr, name: str) -> list[ast.expr | None]:
     """What a target gives `name`: None for `name` in `a, b = pair`."""
     if isinstance(target, (ast.Tuple, ast.List)):
-        paired = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-        starred = any(isinstance(e, ast.Starred) for e in walk(target))
-        if isinstance(value, (ast.Tuple, ast.List)) and paired and not starred:
-            return [g for t, v in zip(target.elts, value.elts, strict=True) for g in _given(t, v, name)]
+        parts = unpacked(target, value)
+        if parts is not None:
+            return [given for t, v in parts for given in _given(t, v, name)]
         return [None] if name in names_bound(target) else []
     return [value] if dotted(target) == name else []
 

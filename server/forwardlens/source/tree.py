@@ -141,6 +141,32 @@ def integer(node: ast.AST | None) -> int | None:
     return None
 
 
+def is_atom(node: ast.expr) -> bool:
+    """Whether the text of `node` can stand in front of a dot or a bracket."""
+    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+
+
+def range_arguments(node: ast.AST) -> list[ast.expr] | None:
+    """What `range` is called with; None for anything else."""
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+    return node.args if isinstance(node, ast.Call) and called and not node.keywords else None
+
+
+def one_more(node: ast.expr) -> ast.expr | None:
+    """`n` for `n - 1`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and integer(node.right) == 1:
+        return node.left
+    return None
+
+
+def unpacked(target: ast.AST | None, value: ast.expr) -> list[tuple[ast.expr, ast.expr]] | None:
+    """The targets of `a, b = x, y` with what each gets; None where the source does not show it."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(value, (ast.Tuple, ast.List)):
+        return None
+    starred = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
+    return None if starred or len(target.elts) != len(value.elts) else [*zip(target.elts, value.elts, strict=True)]
+
+
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     """The argument of a call, given by position or by keyword. None if absent or hidden behind a star."""
     if any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):

@@ -8,11 +8,12 @@ from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
 from forwardlens.rules.attention.parts import Guard, Mask, not_none
 from forwardlens.rules.attention.products import as_atom
+from forwardlens.rules.batched import wrapped
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
 from forwardlens.source.dataflow import definition
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, is_atom
 
 
 def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
@@ -45,8 +46,7 @@ def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
 
 def _atom(text: str) -> str:
     """`text` as it may stand in front of a dot."""
-    node = ast.parse(f"({text})", mode="eval").body
-    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"
+    return wrapped(text, is_atom(ast.parse(f"({text})", mode="eval").body))
 
 
 def _require_fitting(mask: Mask, chain: Chain) -> None:

@@ -6,9 +6,10 @@ import ast
 import re
 from dataclasses import dataclass
 
+from forwardlens.rules.batched import wrapped
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import is_torch_function, torch_function
-from forwardlens.source.tree import integer
+from forwardlens.source.tree import integer, is_atom
 
 _BATCH = "AB"
 _ELLIPSIS = "..."
@@ -173,5 +174,4 @@ def untransposed(sites: Sites, node: ast.expr, letters: str) -> tuple[ast.expr, 
 
 def as_atom(sites: Sites, node: ast.expr) -> str:
     """The text of `node` as it may stand in front of a dot."""
-    text = sites.tree.text(node)
-    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"
+    return wrapped(sites.tree.text(node), is_atom(node))

@@ -13,7 +13,7 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import loop_of
-from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.operations import CATS, is_torch_function
 from forwardlens.rules.repeated import (
     LEAST_ROUNDS,
     depends_in_round,
@@ -28,8 +28,6 @@ from forwardlens.source.dataflow import aliases, bindings, fresh_name, may_alias
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
 
-# To join first some and then the rest, or all at once, is the same for each of these.
-_CATS = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "row_stack", "dstack", "column_stack"})
 # From this many dimensions on they do no more than join.
 _RANKS = {"hstack": 2, "vstack": 2, "row_stack": 2, "column_stack": 2, "dstack": 3}
 
@@ -360,7 +358,7 @@ def _growth(sites: Sites, call: ast.Call) -> _Growth | None:
     leaf = call.func.attr if isinstance(call.func, ast.Attribute) else None
     given = argument(call, 0, "tensors")
     if (
-        leaf not in _CATS
+        leaf not in CATS
         or not is_torch_function(tree.module, call.func)
         or not isinstance(given, (ast.List, ast.Tuple))
     ):

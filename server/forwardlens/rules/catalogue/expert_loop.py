@@ -10,8 +10,8 @@ from forwardlens.rules.callers import arguments_of, by_loop, own_function, round
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import LEAST_ROUNDS, body, head, in_rounds, place
-from forwardlens.rules.rounds import outermost, sorting
-from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.rules.rounds import outermost, sorting, variables_of
+from forwardlens.source.dataflow import names_read
 from forwardlens.source.tree import Function, Looping, dotted, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::bmm", "aten::einsum", "aten::addmm")
@@ -227,15 +227,9 @@ def _repeated(sites: Sites, node: ast.AST) -> bool:
     return rounds_of(sites, node) >= LEAST_ROUNDS
 
 
-def _variables(loop: Looping) -> set[str]:
-    if isinstance(loop, (ast.For, ast.AsyncFor)):
-        return set(names_bound(loop.target))
-    return set() if isinstance(loop, ast.While) else {name for g in loop.generators for name in names_bound(g.target)}
-
-
 def _has_expert(sites: Sites, loop: Looping) -> bool:
     """Whether the rounds differ in the layer that they run, or in the weight of a product."""
-    for parts, variables in _rounds(sites, loop, body(loop), frozenset(_variables(loop)), frozenset()):
+    for parts, variables in _rounds(sites, loop, body(loop), frozenset(variables_of(loop)), frozenset()):
         for node in (n for part in parts for n in walk(part)):
             if isinstance(node, ast.Call) and _varies(node.func, variables):
                 return True

@@ -335,10 +335,8 @@ def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         return None
     masks = any(not sites.outermost(n) & _FILLING or _is_bounded(n) for n in nodes)
     try:
-        fix, obstacle = (
-            Fix("Mask all rows at once" if masks else "Fill all rows at once", "safe", vectorised(sites, loop)),
-            "",
-        )
+        title = "Mask all rows at once" if masks else "Fill all rows at once"
+        fix, obstacle = Fix(title, "safe", vectorised(sites, loop)), ""
     except RefusedError as refused:
         fix, obstacle = None, str(refused)
         # Without a form for all rounds, comparing alone does not make a loop one that masks.

@@ -21,7 +21,8 @@ from forwardlens.rules.batched import (
     spread,
     without_leading,
 )
-from forwardlens.rules.lifting.scope import Scope, is_atom
+from forwardlens.rules.lifting.scope import Scope
+from forwardlens.source.tree import is_atom
 
 
 def elementwise(

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from forwardlens.rules.batched import Batched, RefusedError, Value, wrapped
-from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
+from forwardlens.rules.batched import Batched, RefusedError, Value
+from forwardlens.rules.lifting.scope import Scope, key_of, length_text
 from forwardlens.rules.loops import Loop, same_axis, same_length, stop_is_count
 from forwardlens.rules.windows import marked
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, is_atom, range_arguments
 
 _WHOLE_NUMBERS = frozenset({"torch.long", "torch.int64"})
 
@@ -81,8 +81,7 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
         raise RefusedError("the number of rounds changes inside the loop")
     if isinstance(counted, ast.Call) and isinstance(counted.func, ast.Attribute) and counted.func.attr == "tolist":
         counted = counted.func.value
-    text = scope.home.text(counted)
-    cut = f": {text}.size({first.axis})" if first.axis else f": len({text})"
+    cut = f": {length_text(scope.home, counted, first.axis)}"
     return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", cut)
 
 
@@ -92,12 +91,8 @@ def _shortest_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, every:
         return ":"
     if any(scope.home.varies(other) for other, _ in every):
         raise RefusedError("the number of rounds changes inside the loop")
-    lengths = [f"{_stem(scope, other)}.size({a})" if a else f"len({scope.home.text(other)})" for other, a in every]
+    lengths = [length_text(scope.home, other, a) for other, a in every]
     return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", f": min({', '.join(lengths)})")
-
-
-def _stem(scope: Scope, node: ast.expr) -> str:
-    return wrapped(scope.home.text(node), is_atom(node))
 
 
 def position_of(scope: Scope, item: ast.expr) -> Counted | None:
@@ -147,11 +142,12 @@ def is_number(scope: Scope, item: ast.expr) -> bool:
     if not isinstance(item, ast.Name):
         return False
     for around in scope.sites.tree.loops(scope.loops[0].node):
-        if isinstance(around, ast.For) and isinstance(around.iter, ast.Call):
-            called = dotted(around.iter.func)
-            target = around.target
-            if called == "range" and isinstance(target, ast.Name) and target.id == item.id:
-                return True
+        if (
+            isinstance(around, ast.For)
+            and dotted(around.target) == item.id
+            and range_arguments(around.iter) is not None
+        ):
+            return True
     return False
 
 
@@ -162,12 +158,12 @@ def is_position(scope: Scope, item: ast.expr) -> bool:
 def window_of_value(scope: Scope, base: ast.expr, value: Batched, counted: Counted, axis: int) -> str:
     """What a counter covers of a round's value: all of it if the loop certainly counts to its end."""
     loop = scope.loops[counted.depth]
-    text, slot = scope.text(base), value.slots[axis]
-    whole = (f"{value.text}.size({slot})", f"{value.text}.shape[{slot}]")
-    size = (f"{text}.size({axis})", f"{text}.shape[{axis}]", *whole, f"len({text})")
+    named = ((scope.text(base), axis), (value.text, value.slots[axis]))
+    sizes = {size for text, d in named for size in (f"{text}.size({d})", f"{text}.shape[{d}]")}
+    sizes |= {f"len({scope.text(base)})"} if axis == 0 else set[str]()
     if loop.stop is None or loop.start or loop.step > 1 or counted.shift:
         raise RefusedError(f"the loop does not count along `{scope.text(base)}`")
-    if scope.home.text(loop.stop) in size[: 5 if axis == 0 else 4]:
+    if scope.home.text(loop.stop) in sizes:
         return ":"
     if scope.home.varies(loop.stop):
         raise RefusedError("the number of rounds changes inside the loop")

@@ -21,17 +21,8 @@ from forwardlens.rules.batched import (
 from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
 from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.rules.reducing import (
-    ALONG,
-    NEEDS_DIM,
-    between,
-    placed,
-    plain,
-    product,
-    reduced,
-    round_dims,
-    standing,
-)
+from forwardlens.rules.operations import PRODUCT_OPERATORS
+from forwardlens.rules.reducing import ALONG, NEEDS_DIM, between, placed, plain, product, reduced, round_dims, standing
 from forwardlens.source.tree import integer
 
 _NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin"})
@@ -106,7 +97,7 @@ def _along_text(
 
 def matrix_product(scope: Scope, node: ast.expr, operands: Sequence[ast.expr]) -> Value:
     values = [scope.lift(o) for o in operands]
-    op = scope.sites.op(node, *(f"aten::{name}" for name in ("matmul", "mm", "bmm", "mv", "dot", "inner")))
+    op = scope.sites.op(node, *PRODUCT_OPERATORS)
     if op is None or len(op.shapes) < 2:
         raise RefusedError(f"`{scope.text(node)}` is no matrix product that the run saw")
     ranks = [len(s) for s in op.shapes[:2]]

@@ -10,41 +10,58 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
 from forwardlens.rules.effects import changes
 from forwardlens.rules.lifting.ranks import iterated_rank, rank_in_use, rank_of_cut
-from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
+from forwardlens.rules.lifting.scope import Scope, key_of, length_text
 from forwardlens.rules.loops import Element, Loop, sliced
-from forwardlens.rules.operations import JOINS
+from forwardlens.rules.operations import CATS
 from forwardlens.rules.windows import marked
 from forwardlens.source.dataflow import bindings, definition, names_read, overlap
-from forwardlens.source.tree import Function, argument, dotted, integer, walk
+from forwardlens.source.tree import Function, argument, dotted, integer, is_atom, walk
 
 
 def element(scope: Scope, depth: int, name: str) -> Batched:
     """The slices that the variable `name` of loop number `depth` takes."""
     element = scope.loops[depth].elements[name]
-    known = listed(scope, scope.loops[depth].function, element.base.id) if isinstance(element.base, ast.Name) else None
-    if known is not None and isinstance(element.base, ast.Name):
-        scope.lists_read.add(element.base.id)
-        element = replace(known, partners=element.partners)
-    base, axis = element.base, element.axis
+    known = _list_behind(scope, depth, element.base)
+    element = element if known is None else replace(known, partners=element.partners)
+    base = element.base
     if scope.varies(base):
         return _element_of_round(scope, depth, element)
     scope.require_pure(base)
     if _is_list(scope, element):
         return _stacked(scope, depth, name, base)
-    rank = rank_of_cut(scope, base) if element.kept or element.cut is not None else iterated_rank(scope, base, name)
-    axis = axis + rank if axis < 0 else axis
+    rank, axis = placed(scope, element, name)
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
     if element.cut is not None:
         pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))"
         own = tuple(d for d in range(rank + 1) if d != axis)
         return Batched(pieces, rank + 1, scope.only(depth, axis), own, view=True)
-    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
+    slots = slots_of(element, rank, axis)
     if element.partners:
         cut = _shortest(scope, scope.loops[depth], element)
         items = [*[":"] * axis, cut, *[":"] * (rank - 1 - axis)]
         whole = Cut(text, atom, (*items,))
         return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
     return Batched(text, rank, scope.only(depth, axis), slots, atom, view=True)
+
+
+def _list_behind(scope: Scope, depth: int, base: ast.expr) -> Element | None:
+    """What a loop runs over that is a name for a list of slices, which is then read for them."""
+    known = listed(scope, scope.loops[depth].function, base.id) if isinstance(base, ast.Name) else None
+    if known is not None and isinstance(base, ast.Name):
+        scope.lists_read.add(base.id)
+    return known
+
+
+def placed(scope: Scope, element: Element, name: str | None = None) -> tuple[int, int]:
+    """The rank of the tensor whose slices are taken, and their axis counted from the front."""
+    whole = element.kept or element.cut is not None
+    rank = rank_of_cut(scope, element.base) if whole else iterated_rank(scope, element.base, name)
+    return rank, element.axis + rank if element.axis < 0 else element.axis
+
+
+def slots_of(element: Element, rank: int, axis: int) -> tuple[int | None, ...]:
+    """The dimensions of a slice, in the tensor that holds all of them along `axis`."""
+    return tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
 
 
 def _is_list(scope: Scope, element: Element) -> bool:
@@ -77,7 +94,7 @@ def _need_equal_shapes(scope: Scope, name: str) -> bool:
     sites = scope.sites
     for call in (n for n in walk(scope.loop.function) if isinstance(n, ast.Call)):
         leaf = (dotted(call.func) or "").split(".")[-1]
-        if leaf in JOINS - {"stack"} | {"hstack", "vstack", "dstack", "concatenate"}:
+        if leaf in CATS:
             reads = [n for n in walk(scope.loop.node) if isinstance(n, ast.Name) and n.id == name]
             added = [sites.tree.parent(n) for n in reads if isinstance(n.ctx, ast.Load)]
             known = all(sites.op(n, "aten::embedding", "aten::linear") for n in added if n is not None)
@@ -116,22 +133,16 @@ def listed(scope: Scope, function: Function, name: str) -> Element | None:
 
 def paired_element(scope: Scope, depth: int, name: str, of: ast.expr) -> Batched:
     """The slices that one of the two variables of `combinations(x, 2)` takes."""
-    loop = scope.loops[depth]
-    known = listed(scope, loop.function, of.id) if isinstance(of, ast.Name) else None
-    if known is not None and isinstance(of, ast.Name):
-        scope.lists_read.add(of.id)
-    element = known or sliced(of)
+    element = _list_behind(scope, depth, of) or sliced(of)
     base = element.base
     if scope.varies(base) or element.cut is not None:
         raise RefusedError("what the loop runs over changes inside it")
     scope.require_pure(base)
-    rank = rank_of_cut(scope, base) if element.kept else iterated_rank(scope, base)
-    axis = element.axis % rank
+    rank, axis = placed(scope, element)
     text = wrapped(scope.text(base), is_atom(base))
-    numbers = scope.numbers_of_pairs(loop, name, f"{text}.size({axis})", text)
+    numbers = scope.numbers_of_pairs(depth, name, f"{text}.size({axis})", text)
     picked = indexed(text, [numbers if d == axis else ":" for d in range(rank)])
-    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
-    return Batched(picked, rank, scope.only(depth, axis), slots)
+    return Batched(picked, rank, scope.only(depth, axis), slots_of(element, rank, axis))
 
 
 def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
@@ -155,10 +166,7 @@ def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
 
 def _shortest(scope: Scope, loop: Loop, element: Element) -> str:
     """The slice that cuts a tensor of a `zip` to the shortest of the others."""
-    lengths = [
-        f"{wrapped(scope.text(base), is_atom(base))}.size({axis})" if axis else f"len({scope.text(base)})"
-        for base, axis in element.partners
-    ]
+    lengths = [length_text(scope, base, axis) for base, axis in element.partners]
     cut = f": {lengths[0]}" if len(lengths) == 1 else f": min({', '.join(lengths)})"
     every = [(element.base, element.axis), *element.partners]
     scope.lengths.shapes[key_of(loop)] = _shapes_seen(scope, every)

@@ -9,12 +9,11 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, Value, arranged, indexed, wrapped
 from forwardlens.rules.evidence import index_items
 from forwardlens.rules.lifting.counters import block_of, is_number, is_position, position_of, window, window_of_value
-from forwardlens.rules.lifting.elements import listed
-from forwardlens.rules.lifting.ranks import iterated_rank, rank_of_cut
-from forwardlens.rules.lifting.scope import Scope, is_atom, key_of
+from forwardlens.rules.lifting.elements import listed, placed, slots_of
+from forwardlens.rules.lifting.scope import Scope, key_of
 from forwardlens.rules.loops import Loop
 from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
-from forwardlens.source.tree import dotted, integer
+from forwardlens.source.tree import dotted, integer, is_atom
 
 
 def index(scope: Scope, node: ast.Subscript) -> Batched:
@@ -32,19 +31,20 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
     texts: list[str] = []
     slots: list[int | None] = []
     blocks: list[str] = []
-    base, copied = scope.text(node.value), False
+    base, copied = wrapped(scope.text(node.value), is_atom(node.value)), False
     loops: list[int | None] = [None] * scope.depth
     axis = out = 0
     for item in _expanded(items, rank):
         if _is_none(item):
             slots.append(None)
             continue
-        picked = scope.picked(item, wrapped(base, is_atom(node.value)))
+        picked = scope.picked(item)
         if picked is not None:
-            if loops[picked[0]] is not None or any(is_number(scope, i) for i in items):
+            depth, name = picked
+            if loops[depth] is not None or any(is_number(scope, i) for i in items):
                 raise RefusedError("the loop variables are used for two dimensions")
-            loops[picked[0]] = out
-            texts.append(picked[1])
+            loops[depth] = out
+            texts.append(scope.numbers_of_pairs(depth, name, scope.count_of_pairs(depth), base))
             copied = True
             out += 1
             axis += 1
@@ -112,7 +112,7 @@ def subscript(scope: Scope, node: ast.Subscript) -> Value:
     """An index into a fixed tensor or list, or into a round's value."""
     if not scope.varies(node.value):
         items = index_items(node)
-        if any(scope.picked(i, scope.text(node.value)) for i in items):
+        if any(scope.picked(i) for i in items):
             scope.require_pure(node.value)
             return index(scope, node)
         listed = _listed_slice(scope, node, items)
@@ -142,12 +142,10 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     if element is None or counted is None or place is None or element.cut is not None or counted.kept:
         return None
     scope.lists_read.add(place if name is None else name)
-    rank = rank_of_cut(scope, element.base) if element.kept else iterated_rank(scope, element.base)
-    axis = element.axis % rank
+    rank, axis = placed(scope, element)
     cut = window(scope, scope.loops[counted.depth], node.value, 0, 1, counted.shift)
     texts = [cut if d == axis else ":" for d in range(rank)]
-    slots = tuple(None if d == axis else d for d in range(rank) if d != axis or element.kept)
-    loops = scope.only(counted.depth, axis)
+    slots, loops = slots_of(element, rank, axis), scope.only(counted.depth, axis)
     return Batched(indexed(place, texts), rank, loops, slots, cut=Cut(place, atom=True, slices=(*texts,)), view=True)
 
 

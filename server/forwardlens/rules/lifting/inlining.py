@@ -9,9 +9,9 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged
 from forwardlens.rules.callers import arguments_of, is_static
 from forwardlens.rules.lifting.counters import is_counted
-from forwardlens.rules.lifting.scope import Scope, is_atom
+from forwardlens.rules.lifting.scope import Scope
 from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
-from forwardlens.source.tree import Function, walk
+from forwardlens.source.tree import Function, is_atom, walk
 
 
 def helper(scope: Scope, node: ast.Call, function: Function) -> Value:

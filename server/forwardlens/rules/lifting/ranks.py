@@ -7,7 +7,7 @@ import ast
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import arguments_of, function_of
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES
+from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES, PRODUCT_OPERATORS
 from forwardlens.rules.reducing import ALONG, REDUCING
 from forwardlens.source.tree import dotted, walk
 
@@ -63,7 +63,7 @@ def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
             if shapes is not None:
                 return len(shapes[1])
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            product = scope.sites.op(node, *(f"aten::{n}" for n in ("matmul", "mm", "bmm", "mv", "dot")))
+            product = scope.sites.op(node, *PRODUCT_OPERATORS)
             sides = [dotted(node.left), dotted(node.right)]
             if product is not None and name in sides:
                 return len(product.shapes[sides.index(name)])

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from forwardlens.rules.batched import Batched, RefusedError, Value
+from forwardlens.rules.batched import Batched, RefusedError, Value, wrapped
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.loops import Loop, stop_is_count
 from forwardlens.rules.operations import ELEMENTWISE, VIEWS, is_torch_function, torch_name
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.rewrite import splice
-from forwardlens.source.tree import dotted, walk
+from forwardlens.source.tree import dotted, is_atom, walk
 
 _PURE_FUNCTIONS = frozenset(
     """zeros ones full empty tensor arange eye zeros_like ones_like full_like as_tensor finfo iinfo size dim numel view
@@ -120,19 +120,24 @@ class Scope(ABC):
         """Note that values are operands of one operator."""
         self.lengths.meet([key_of(loop) for loop in self.loops], [v for v in values if isinstance(v, Batched)])
 
-    def picked(self, item: ast.expr, base: str) -> tuple[int, str] | None:
-        """The loop of a counter that goes through pairs, and the text of its numbers, made on the device of `base`."""
+    def picked(self, item: ast.expr) -> tuple[int, str] | None:
+        """The loop of a counter that goes through pairs, and the counter's name."""
         name = self.own_name(item.id) if isinstance(item, ast.Name) and item.id not in self.values else None
         for depth, loop in enumerate(self.loops):
-            if loop.pairs is None or loop.pairs.of is not None or name not in loop.pairs.names:
-                continue
-            if self.home.varies(loop.pairs.count):
-                raise RefusedError("the number of rounds changes inside the loop")
-            return depth, self.numbers_of_pairs(loop, name, self.home.text(loop.pairs.count), base)
+            if name is not None and loop.pairs is not None and loop.pairs.of is None and name in loop.pairs.names:
+                return depth, name
         return None
 
-    def numbers_of_pairs(self, loop: Loop, name: str, count: str, base: str) -> str:
+    def count_of_pairs(self, depth: int) -> str:
+        """The text of how many things a loop goes through in pairs. Raises `RefusedError` if that changes inside it."""
+        pairs = self.loops[depth].pairs
+        if pairs is None or self.home.varies(pairs.count):
+            raise RefusedError("the number of rounds changes inside the loop")
+        return self.home.text(pairs.count)
+
+    def numbers_of_pairs(self, depth: int, name: str, count: str, base: str) -> str:
         """The text of the numbers that a name has in all rounds, made on the device of `base`."""
+        loop = self.loops[depth]
         assert loop.pairs is not None
         given = self.sites.fresh_name(loop.function, loop.node, "pairs")
         made = f"{self.torch}.{loop.pairs.function}({count}, {count}, {loop.pairs.offset}, device={base}.device)"
@@ -196,9 +201,10 @@ def key_of(loop: Loop) -> str:
     return f"{loop.node.lineno}.{loop.node.col_offset}.{next(iter(sorted(loop.variables)), '')}"
 
 
-def is_atom(node: ast.expr) -> bool:
-    """Whether the text of `node` can stand in front of a dot or a bracket."""
-    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+def length_text(scope: Scope, base: ast.expr, axis: int) -> str:
+    """How long a tensor is along an axis."""
+    text = scope.text(base)
+    return f"{wrapped(text, is_atom(base))}.size({axis})" if axis else f"len({text})"
 
 
 def _one_loop_more(value: Batched) -> Batched:

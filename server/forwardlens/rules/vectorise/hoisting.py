@@ -13,9 +13,9 @@ from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
 from forwardlens.rules.relation import changes_by_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
-from forwardlens.source.dataflow import aliases, fresh_name, names_read, overlap
+from forwardlens.source.dataflow import aliases, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import dotted, walk
+from forwardlens.source.tree import dotted, unpacked, walk
 
 
 def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
@@ -49,11 +49,9 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     name = sites.fresh_name(loop.function, call, wanted)
     if loop.index is not None:
         inside = [replace_node(sites.source, call, indexed(name, [*[":"] * value.loop, loop.index]))]
-    elif isinstance(node, ast.While):
+    elif isinstance(node, ast.While) or loop.backwards:
         raise RefusedError("the loop has no counter to pick a round's part with")
     else:
-        if loop.backwards:
-            raise RefusedError("the loop has no counter to pick a round's part with")
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
         inside = inside or _counted_parts(sites, loop, node, call, name, value.loop)
     lines = [*lifter.lines_before(value.text), f"{name} = {value.text}"]
@@ -78,7 +76,7 @@ def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, par
 
 def _counted_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, name: str, axis: int) -> list[Edit]:
     """Count the rounds with `enumerate`, and take the part of `name` that the number says."""
-    counter = fresh_name(loop.function, "step")
+    counter = sites.fresh_name(loop.function, node, "step")
     target, over = sites.tree.text(node.target), sites.tree.text(node.iter)
     target = f"({target})" if isinstance(node.target, ast.Tuple) and not target.startswith("(") else target
     return [
@@ -108,9 +106,7 @@ def _pairs(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return []
     target, value = statement.targets[0], statement.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return [(t, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
-    return [(target, value)] if isinstance(target, ast.Name) else []
+    return [(t, v) for t, v in unpacked(target, value) or [(target, value)] if isinstance(t, ast.Name)]
 
 
 def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
