@@ -21,12 +21,14 @@ def test_a_worker_that_has_answered_says_goodbye_however_soon_the_pipe_closes(mo
     requests, to_worker = os.pipe()
     from_worker, answers = os.pipe()
     channel: Any = Channel(requests, answers, "word")
+    # Held from here on: it may be over as soon as the pipe is closed.
+    reader = next(thread for thread in threading.enumerate() if thread.name == "forwardlens-requests")
     os.write(to_worker, b'{"op": "profile"}\n')
     assert channel.receive() == {"op": "profile"}
     channel.send("done", result=1)
     os.close(to_worker)
     # The end of the pipe is seen before the worker asks for its next request.
-    next(thread for thread in threading.enumerate() if thread.name == "forwardlens-requests").join()
+    reader.join()
     assert channel.receive() is None
     assert killed == []
     assert b"done" in os.read(from_worker, 1000)
