@@ -74,7 +74,7 @@ def _combined(sites: Sites, masks: list[Mask], query: ast.expr, torch: str) -> s
     if all(mask.kind != "add" and mask.infinite for mask in masks):
         return " & ".join(_kept(sites, mask) for mask in masks)
     if masks[0].kind == "add":
-        text, rest = sites.tree.text(masks[0].mask), masks[1:]
+        text, rest = _added(sites, masks[0], name), masks[1:]
     else:
         text, rest = "0.0" if name is None else f"{name}.new_zeros(())", masks
     for mask in rest:
@@ -85,6 +85,16 @@ def _combined(sites: Sites, masks: list[Mask], query: ast.expr, torch: str) -> s
         parts = (text, value) if keeps else (value, text)
         text = f"{torch}.where({sites.tree.text(given)}, {', '.join(parts)})"
     return text
+
+
+def _added(sites: Sites, mask: Mask, query: str | None) -> str:
+    text = sites.tree.text(mask.mask)
+    if mask.shape is not None:
+        return text
+    if query is None:
+        raise NoCounterpartError("the run had no mask, and the dtype of the queries has no name")
+    # Adding takes any dtype. The operator would read a boolean mask that the run did not have as what it keeps.
+    return f"{_atom(text)}.to({query}.dtype)"
 
 
 def _value_text(sites: Sites, mask: Mask, query: str | None) -> str:

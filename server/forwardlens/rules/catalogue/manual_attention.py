@@ -145,6 +145,40 @@ def build():
 """,
         ),
         Example(
+            "added-mask-that-the-run-had-not",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v, bias=None):
+        scores = q @ k.transpose(-1, -2) * q.size(-1) ** -0.5
+        if bias is not None:
+            scores = scores + bias
+        return scores.softmax(dim=-1) @ v  #!
+
+
+def build():
+    return Attention(), tuple(torch.randn(2, 4, 96, 32) for _ in range(3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v, bias=None):
+        return nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=None if bias is None else bias.to(q.dtype)
+        )
+
+
+def build():
+    return Attention(), tuple(torch.randn(2, 4, 96, 32) for _ in range(3))
+""",
+        ),
+        Example(
             "padding-filled-in-place",
             """\
 import math
