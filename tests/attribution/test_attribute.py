@@ -152,6 +152,24 @@ def test_nested_forwards_behind_one_wrapper_keep_their_own_totals() -> None:
     assert totals["Outer.forward"] > totals["Inner.forward"]
     assert totals["Inner.forward"] == pytest.approx(8.0)
     assert totals["wrap.wrapper"] <= 1.2 * profile.forward.wall_ms.median
+    assert profile.outermost == ((FILE, "wrap.wrapper"), (FILE, "Outer.forward"))
+
+
+def test_the_forward_starts_in_the_function_that_nothing_of_the_users_calls() -> None:
+    assert attribute(recording(), "x").outermost == ((FILE, "Net.forward"), (FILE, "helper"))
+
+
+def test_what_runs_inside_itself_is_not_taken_for_the_function_around_it() -> None:
+    """The inner one's runs add up to more than the whole forward."""
+    places = [[0, 2, 8, 2, 17, False], [1, 8, 11, 8, 18, False]]
+    run = iteration(
+        ops=[op(3, 1, 800, 800)],
+        places=[[0, 1, 1, 20], [1, 3, 1, 800]],
+        calls=[[OUTSIDE, 0, 850], [0, 1, 840], [1, 1, 1600]],
+        memory=[],
+    )
+    profile = attribute(recording(iterations=[run], places=places), "x")
+    assert profile.outermost[0] == (FILE, "Net.forward")
 
 
 def test_one_slow_instance_does_not_move_an_operator() -> None:

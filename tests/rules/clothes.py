@@ -47,7 +47,9 @@ class Dress:
             return replace(old, span=where, function=f"{self.inside}{old.function}")
 
         texts = {**profile.texts, source.path: self.text(source.text)}
-        return replace(profile, lines=tuple(cost(line) for line in profile.lines), texts=texts)
+        costs = tuple(cost(line) for line in profile.lines)
+        outermost = tuple((file, f"{self.inside}{name}") for file, name in profile.outermost)
+        return replace(profile, lines=costs, texts=texts, outermost=outermost)
 
 
 def _plain(lines: list[str]) -> list[Line]:

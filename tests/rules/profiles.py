@@ -30,9 +30,12 @@ def cost(
 
 
 def profile(source: SourceText, *costs: ExpressionCost) -> Profile:
+    """One forward with these costs, which starts in the function of the first one."""
     environment = Environment("3.11", "2.13", "linux", "cpu", "cpu", None, None, 1, grad_mode=True, training=True)
     forward = Forward(Quantiles(1.0, 1.0, 1.0, 9), None, None, None, "dispatch")
     grad = GradUse(
         grad_enabled=True, inference_mode=False, training=True, outputs_require_grad=False, backward_ran=False
     )
-    return Profile("x.py:build", None, environment, forward, grad, 0.0, costs, {source.path: source.text})
+    outermost = tuple((cost.span.file, cost.function) for cost in costs[:1])
+    texts = {source.path: source.text}
+    return Profile("x.py:build", None, environment, forward, grad, 0.0, costs, texts, outermost=outermost)

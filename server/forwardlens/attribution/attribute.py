@@ -62,6 +62,7 @@ def attribute(recording: Recording, entry: str) -> Profile:
         (*_notes(recording, times, costs), *graph_notes(recording)),
         timeline(recording, times, where, median * _MS),
         graphs_of(recording, where),
+        tuple(_outermost(recording, where)),
     )
 
 
@@ -150,6 +151,20 @@ class _Costs:
             op.outermost,
             tuple(dtypes[commonest]) if dtypes else (),
         )
+
+
+def _outermost(recording: Recording, where: Places) -> Iterable[tuple[str, str]]:
+    """Every function once, from outside in, by the one that is called for longest."""
+    spans: dict[tuple[int, int], float] = defaultdict(float)
+    for iteration in recording["iterations"]:
+        for place, function, span in iteration["calls"]:
+            caller = OUTSIDE if place == OUTSIDE else recording["places"][place][0]
+            spans[caller, function] += span
+    caller, met = OUTSIDE, set[int]()
+    while called := {f: span for (around, f), span in spans.items() if around == caller and f not in met}:
+        caller = max(called, key=called.__getitem__)
+        met.add(caller)
+        yield recording["functions"][caller][0], where.function_name(caller)
 
 
 def _callee_times(recording: Recording, function_self: Mapping[int, float]) -> dict[int, float]:

@@ -171,6 +171,8 @@ class Profile:
     `texts` maps each file's absolute path to the exact text that ran: edits are compared with it, so a
     measured line keeps its cost when it moves and loses it when it changes.
     `graphs` is None where the program compiles nothing and nobody asked what would become of it.
+    `outermost` are the functions that the forward goes through, as (file, name): the one that it starts in, and then
+    each time the one that takes most of the time among those that the one before calls.
     The `self_ms` of all `lines` and `unattributed_share` of the median add up to the median.
     """
 
@@ -185,6 +187,7 @@ class Profile:
     errors: tuple[RunError, ...] = ()
     timeline: Timeline | None = None
     graphs: Graphs | None = None
+    outermost: tuple[tuple[str, str], ...] = ()
 
     def in_file(self, path: str) -> tuple[ExpressionCost, ...]:
         return tuple(cost for cost in self.lines if cost.span.file == path)

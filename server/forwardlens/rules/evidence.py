@@ -156,15 +156,11 @@ def operators_of(profile: Profile) -> int:
 
 
 def outermost_function(sites: Sites) -> Function | None:
-    """The function that the whole forward ran in, if it is one of this file: its expressions cost the most in total.
+    """The function that the whole forward runs in, if it is one of this file.
 
     The wrappers that decorators put around a forward are passed over: nothing about a model is written in them.
     """
-    totals: dict[tuple[str, str], float] = {}
-    for cost in sites.context.profile.lines:
-        key = (cost.span.file, cost.function)
-        totals[key] = totals.get(key, 0.0) + cost.total_ms
-    for file, name in sorted(totals, key=lambda key: -totals[key]):
+    for file, name in sites.context.profile.outermost:
         source = sites.context.sources.get(file)
         tree = tree_of(source) if source is not None else None
         found = next((f for f in tree.functions() if tree.qualname(f) == name), None) if tree is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -123,7 +124,16 @@ def profile_with(source: SourceText, costs: tuple[ExpressionCost, ...], circumst
         0.0,
         costs,
         {source.path: source.text},
+        outermost=tuple(_by_cost(costs)),
     )
+
+
+def _by_cost(costs: tuple[ExpressionCost, ...]) -> list[tuple[str, str]]:
+    """The functions that have costs, as if each called the one after it."""
+    totals = Counter[tuple[str, str]]()
+    for cost in costs:
+        totals[cost.span.file, cost.function] += 1
+    return [function for function, _ in totals.most_common()]
 
 
 def _costs(tree: Tree, circumstances: Circumstances, chance: random.Random) -> Iterator[ExpressionCost]:
