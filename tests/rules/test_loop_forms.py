@@ -1312,6 +1312,136 @@ CASES = [
             return x * total
         """,
     ),
+    Case(
+        "counts by class in columns of one table",
+        FIXED,
+        "torch.randint(0, 5, (4, 6)), torch.randint(0, 7, (4, 6))",
+        """
+        def forward(self, said, truth):
+            table = torch.zeros(40, 3, dtype=torch.int64)
+            for c in range(40):
+                one, other = torch.eq(said, c), torch.eq(truth, c)
+                table[c, 0] += (one & other).sum()
+                table[c, 1] += (one & ~other).sum()
+                table[c, 2] += (other & ~one).sum() + table[c, 1]
+            return table
+        """,
+    ),
+    Case(
+        "column of the round before",
+        LEFT,
+        "torch.randn(40, 3)",
+        """
+        def forward(self, x):
+            table = x.clone()
+            for c in range(1, 40):
+                table[c, 0] += table[c - 1, 1].tanh()
+                table[c, 1] += x[c].sum()
+            return table
+        """,
+    ),
+    Case(
+        "the largest along a dimension",
+        FIXED,
+        "torch.randn(40, 5, 6)",
+        """
+        def forward(self, x):
+            out = []
+            for t in range(40):
+                row = x[t]
+                peak = row.max(dim=1).values
+                out.append(peak - torch.min(row, 1)[0] + row.median(dim=-1).values)
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "where the largest is",
+        FIXED,
+        "torch.randint(0, 3, (40, 5, 6))",
+        """
+        def forward(self, x):
+            return torch.stack([row.max(0)[1] + row.min(dim=0).indices for row in x])
+        """,
+    ),
+    Case(
+        "the median of a row",
+        FIXED,
+        "torch.randn(40, 5)",
+        """
+        def forward(self, x):
+            return torch.stack([row / row.median() for row in x])
+        """,
+    ),
+    Case(
+        "the median of a matrix",
+        LEFT,
+        "torch.randn(40, 5, 6)",
+        """
+        def forward(self, x):
+            return torch.stack([row / row.median() for row in x])
+        """,
+    ),
+    Case(
+        "rows of a table cut elsewhere",
+        FIXED,
+        "torch.randn(30, 8), torch.randint(0, 30, (40, 6)), torch.randn(40, 5)",
+        """
+        def forward(self, table, near, origin):
+            return torch.stack([table[rows, 1:6] - o for rows, o in zip(near, origin)])
+        """,
+    ),
+    Case(
+        "columns of a table",
+        FIXED,
+        "torch.randn(3, 30, 4), torch.randint(0, 30, (40, 6))",
+        """
+        def forward(self, table, near):
+            out = []
+            for t in range(40):
+                out.append(table[:, near[t]].tanh().sum(0))
+            return torch.stack(out)
+        """,
+    ),
+    Case(
+        "look-ups of three in a zip",
+        FIXED,
+        "torch.randint(0, 50, (4, 40)), torch.randint(0, 50, (4, 40)), torch.randn(40, 4, 8)",
+        """
+        def forward(self, one, other, x):
+            rows = zip(one.t(), other.t(), x)
+            return torch.stack([self.emb(a) + self.emb(b) * row for a, b, row in rows], dim=1)
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
+        "a helper given what a zip gives",
+        FIXED,
+        "torch.randint(0, 50, (4, 40)), torch.randint(0, 50, (4, 40))",
+        """
+        def both(self, a, b):
+            return torch.tanh(self.emb(a) + self.emb(b))
+
+        def forward(self, one, other):
+            pairs = zip(one.t(), other.t())
+            return torch.stack([self.both(*pair) for pair in pairs], dim=1)
+        """,
+        SMALL_LAYERS,
+    ),
+    Case(
+        "heads from a generator of pieces",
+        FIXED,
+        "torch.randn(4, 9, 96), torch.rand(12), torch.randn(12, 9, 9)",
+        """
+        def forward(self, x, heat, place):
+            q, k, v = x, x * 2, x + 1
+            parts = (t.chunk(12, dim=-1) for t in (q, k, v))
+            merged = []
+            for qh, kh, vh, temp, bias in zip(*parts, heat, place):
+                score = torch.einsum("wid,wjd->wij", F.normalize(qh, dim=-1), F.normalize(kh, dim=-1))
+                merged.append((score * temp + bias).softmax(dim=-1).matmul(vh))
+            return torch.cat(merged, dim=-1)
+        """,
+    ),
 ]
 
 

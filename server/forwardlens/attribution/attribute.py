@@ -28,6 +28,8 @@ from forwardlens.model import (
 _MS = 1e6
 # The clock's own cost is measured, not guessed; if removing it misses the untraced time by more, say so.
 GOOD_CORRECTION = (0.8, 1.25)
+# Of an operator whose shapes change with every call, so many are kept.
+MOST_VARIANTS = 8
 # The kind of note that a run carries whose forward cannot be repeated.
 IN_PLACE = "in-place"
 
@@ -137,7 +139,7 @@ class _Costs:
 
     def _op(self, name: int, op: OpTimes, share: Share) -> OpCost:
         label, dtypes = self._recording["names"][name], self._recording.get("dtypes")
-        commonest = op.signatures[0]
+        seen = tuple(dict.fromkeys(self._shapes[signature] for signature in op.signatures))
         scale = share.backward_scale if label.endswith(BACKWARD) else share.forward_scale
         return OpCost(
             label,
@@ -146,10 +148,11 @@ class _Costs:
             op.total * scale / _MS,
             op.device / _MS,
             0,
-            self._shapes[commonest],
-            len({self._shapes[signature] for signature in op.signatures}),
+            self._shapes[op.commonest],
+            len(seen),
             op.outermost,
-            tuple(dtypes[commonest]) if dtypes else (),
+            tuple(dtypes[op.commonest]) if dtypes else (),
+            seen[:MOST_VARIANTS],
         )
 
 

@@ -18,7 +18,8 @@ OpKey = tuple[int, int]
 class OpTimes:
     """One operator at one place in one forward: profiled nanoseconds, not yet calibrated.
 
-    `signatures` are the kinds of inputs it got, the commonest first, as indices into the recording's `shapes`.
+    `signatures` are the kinds of inputs it got, in the order in which they first came, and `commonest` is the one of
+    most calls, as indices into the recording's `shapes`.
     """
 
     calls: int
@@ -27,6 +28,7 @@ class OpTimes:
     device: float
     blocked: float
     signatures: tuple[int, ...]
+    commonest: int
     outermost: bool
 
 
@@ -54,7 +56,8 @@ def _typical(runs: list[list[RawOp]]) -> OpTimes:
         _sum_of_medians(instances, _SELF),
         _sum_of_medians(instances, _DEVICE),
         _sum_of_medians(instances, _BLOCKED),
-        tuple(signature for signature, _ in signatures.most_common()),
+        tuple(signatures),
+        max(signatures, key=signatures.__getitem__),
         any(op[_DEPTH] == 0 for op in longest),
     )
 

@@ -36,7 +36,8 @@ class OpCost:
     `self_ms` excludes the operators it runs inside itself and `total_ms` includes them; both are calibrated
     host milliseconds. `shapes` holds the input shapes of the commonest call and `dtypes` what they are made of, as
     torch names it (`float32`), empty for an argument that is no tensor; `shape_variants` is how many different shapes
-    were seen. `outermost` is false for an operator that ran inside another at the same place.
+    were seen, and `variants` are the first of these in the order in which they came. `outermost` is false for an
+    operator that ran inside another at the same place.
     """
 
     name: str
@@ -49,6 +50,7 @@ class OpCost:
     shape_variants: int
     outermost: bool
     dtypes: tuple[str, ...] = ()
+    variants: tuple[tuple[Shape, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

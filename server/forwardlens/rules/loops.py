@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forwardlens.rules.evidence import Sites
+from forwardlens.rules.heads import Element, Head, head_of, shape_of, size_expression, sliced
 from forwardlens.rules.pairs import Pairs, combined_pairs, counted_pairs
 from forwardlens.source.dataflow import bindings, definition, names_bound, names_read, overlap
 from forwardlens.source.tree import (
     Comprehension,
     Function,
     Tree,
-    argument,
     dotted,
     integer,
     one_more,
-    range_arguments,
     walk,
 )
 
@@ -32,29 +31,6 @@ _LIKE = frozenset({"zeros_like", "ones_like", "empty_like", "full_like", "rand_l
 
 
 @dataclass(frozen=True)
-class Element:
-    """A loop variable that takes the slices of `base` along `axis`.
-
-    `partners` are the other tensors of a `zip`, as tensor and axis: the shortest decides. `pieces` is the number of
-    equal pieces that `chunk` makes along `axis`, `width` the size of those that `split` makes; with `kept` the slices
-    keep that axis, with size 1.
-    """
-
-    base: ast.expr
-    axis: int
-    partners: tuple[tuple[ast.expr, int], ...] = ()
-    kept: bool = False
-    pieces: ast.expr | None = None
-    width: ast.expr | None = None
-
-    @property
-    def cut(self) -> tuple[str, str] | None:
-        """Which of number and size of pieces is given, and how it is written; None for single slices."""
-        given = self.pieces if self.width is None else self.width
-        return None if given is None else ("size" if self.pieces is None else "number", ast.dump(given))
-
-
-@dataclass(frozen=True)
 class Loop:
     """A loop in a form that tensors can replace.
 
@@ -62,7 +38,8 @@ class Loop:
     tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices. `backwards` is true if the
     rounds run from the last one to the first. `body` are the statements of a round, without the step of a `while`
     loop's counter, which `counted` gives its first value. `pairs` is given where two loops, one below the other, go
-    through all pairs of something; they are one loop then, with the inner one's body.
+    through all pairs of something; they are one loop then, with the inner one's body. `named` are names that only hold
+    what the loop runs over.
     """
 
     node: ast.For | ast.While | Comprehension
@@ -76,6 +53,7 @@ class Loop:
     body: tuple[ast.stmt, ...] = ()
     counted: ast.stmt | None = None
     pairs: Pairs | None = None
+    named: tuple[str, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:
@@ -98,8 +76,8 @@ def loop_of(sites: Sites, node: ast.AST) -> Loop | None:
         if paired is not None:
             pairs, body = paired
             return Loop(node, function, None, 0, None, {}, body=(*body,), pairs=pairs)
-        head = _head(node.target, node.iter)
-        return None if head is None else Loop(node, function, *head, body=(*node.body,))
+        head = head_of(sites.tree, function, node, node.target, node.iter)
+        return None if head is None else _loop(node, function, head, node.body)
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         loops = loops_of(sites, node)
         return loops[0] if len(loops) == 1 else None
@@ -126,11 +104,28 @@ def loops_of(sites: Sites, node: ast.ListComp | ast.GeneratorExp) -> tuple[Loop,
     if pairs is not None and function is not None:
         return (Loop(node, function, None, 0, None, {}, pairs=pairs),)
     for generator in node.generators if function is not None else ():
-        head = None if generator.ifs or generator.is_async else _head(generator.target, generator.iter)
-        if head is None or function is None:
+        if function is None or generator.ifs or generator.is_async:
             return ()
-        found.append(Loop(node, function, *head))
+        head = head_of(sites.tree, function, node, generator.target, generator.iter)
+        if head is None:
+            return ()
+        found.append(_loop(node, function, head, ()))
     return tuple(found)
+
+
+def _loop(node: ast.For | Comprehension, function: Function, head: Head, body: Sequence[ast.stmt]) -> Loop:
+    return Loop(
+        node,
+        function,
+        head.index,
+        head.start,
+        head.stop,
+        head.elements,
+        head.step,
+        head.backwards,
+        (*body,),
+        named=head.named,
+    )
 
 
 def _paired_generators(generators: Sequence[ast.comprehension]) -> Pairs | None:
@@ -140,40 +135,6 @@ def _paired_generators(generators: Sequence[ast.comprehension]) -> Pairs | None:
     if inner is outer:
         return combined_pairs(outer.target, outer.iter)
     return counted_pairs(outer.target, outer.iter, inner.target, inner.iter)
-
-
-_Head = tuple[str | None, int, ast.expr | None, dict[str, Element], int, bool]
-
-
-def _head(target: ast.expr, iterable: ast.expr) -> _Head | None:
-    if isinstance(iterable, ast.Call) and dotted(iterable.func) == "reversed" and len(iterable.args) == 1:
-        head = _head(target, iterable.args[0])
-        return None if head is None else (*head[:5], not head[5])
-    called = iterable.func.id if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) else None
-    numbers = range_arguments(iterable)
-    if numbers is not None:
-        return _range(target, numbers)
-    if isinstance(iterable, ast.Call) and called == "enumerate" and len(iterable.args) == 1 and not iterable.keywords:
-        if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[0], ast.Name):
-            elements = _elements(target.elts[1], iterable.args[0])
-            return None if elements is None else (target.elts[0].id, 0, None, elements, 1, False)
-        return None
-    elements = _elements(target, iterable)
-    return None if elements is None else (None, 0, None, elements, 1, False)
-
-
-def _range(target: ast.expr, args: list[ast.expr]) -> _Head | None:
-    if not isinstance(target, ast.Name) or not 1 <= len(args) <= 3:
-        return None
-    step = integer(args[2]) if len(args) == 3 else 1
-    if step == -1:
-        # From `n - 1` down to `last`: the numbers from `last + 1` to `n`, backwards.
-        last, above = integer(args[1]), one_more(args[0])
-        return None if last is None or last < -1 or above is None else (target.id, last + 1, above, {}, 1, True)
-    start = 0 if len(args) == 1 else integer(args[0])
-    if start is None or start < 0 or step is None or step < 1:
-        return None
-    return target.id, start, args[0] if len(args) == 1 else args[1], {}, step, False
 
 
 def counting(tree: Tree, function: Function, node: ast.While) -> Loop | None:
@@ -209,67 +170,6 @@ def _steps(statement: ast.stmt, name: str) -> bool:
         and isinstance(value.op, ast.Add)
         and {(dotted(value.left), integer(value.right)), (dotted(value.right), integer(value.left))} >= {(name, 1)}
     )
-
-
-def _elements(target: ast.expr, iterable: ast.expr) -> dict[str, Element] | None:
-    """The variables of `for row in x`, `x.unbind(1)`, `torch.unbind(x, dim=1)`, `zip(x, y)`, `x.chunk(4, -1)`."""
-    if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and iterable.func.id == "zip":
-        return _zipped(target, iterable)
-    if not isinstance(target, ast.Name):
-        return None
-    return {target.id: sliced(iterable)}
-
-
-def _zipped(target: ast.expr, call: ast.Call) -> dict[str, Element] | None:
-    if any(k.arg != "strict" for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
-        return None
-    if not isinstance(target, ast.Tuple) or len(target.elts) != len(call.args):
-        return None
-    parts = [sliced(arg) for arg in call.args]
-    names = [e.id for e in target.elts if isinstance(e, ast.Name)]
-    if len(names) != len(parts) or len(set(names)) != len(parts):
-        return None
-    counts = {p.cut for p in parts}
-    if len(counts) > 1:
-        return None
-    # Where the lengths differ the shortest decides, so each is cut to the others. Pieces are as many everywhere.
-    strict = any(isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords)
-    free = strict or None not in counts
-    return {
-        name: replace(part, partners=() if free else tuple((p.base, p.axis) for p in parts if p is not part))
-        for name, part in zip(names, parts, strict=True)
-    }
-
-
-def sliced(iterable: ast.expr) -> Element:
-    """The tensor and the axis that an iteration takes slices of."""
-    if isinstance(iterable, ast.Call) and dotted(iterable.func) in {"list", "tuple"} and len(iterable.args) == 1:
-        return sliced(iterable.args[0])
-    if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Attribute):
-        return Element(iterable, 0)
-    name = iterable.func.attr
-    function = dotted(iterable.func.value) == "torch"
-    base = argument(iterable, 0, "tensor" if name != "unbind" else "input") if function else iterable.func.value
-    sizes = {"unbind": None, "split": "split_size_or_sections" if function else "split_size", "chunk": "chunks"}
-    if base is None or name not in sizes:
-        return Element(iterable, 0)
-    at = 1 if function else 0
-    given = sizes[name]
-    size = None if given is None else argument(iterable, at, given)
-    dim = argument(iterable, at + (given is not None), "dim")
-    axis = 0 if dim is None else integer(dim)
-    if axis is None:
-        return Element(iterable, 0)
-    if name == "unbind":
-        return Element(base, axis)
-    if size is None or isinstance(size, (ast.List, ast.Tuple)):
-        return Element(iterable, 0)
-    if name == "split":
-        return Element(base, axis, kept=True) if integer(size) == 1 else Element(base, axis, width=size)
-    whole = size_expression(size)
-    if whole is not None and (dotted(whole[0]), whole[1]) == (dotted(base) or "", axis):
-        return Element(base, axis, kept=True)
-    return Element(base, axis, pieces=size)
 
 
 @dataclass(frozen=True)
@@ -381,28 +281,6 @@ def leading_shape(node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return shape_of(node.value) if node.slice.lower is None and node.slice.step is None else None
     return shape_of(node)
-
-
-def size_expression(node: ast.expr) -> tuple[ast.expr, int] | None:
-    """`x.size(1)`, `x.shape[1]`, `len(x)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
-        axis = integer(argument(node, 0, "dim"))
-        return None if axis is None else (node.func.value, axis)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return node.args[0], 0
-    if isinstance(node, ast.Subscript):
-        axis, base = integer(node.slice), shape_of(node.value)
-        return None if axis is None or base is None else (base, axis)
-    return None
-
-
-def shape_of(node: ast.expr) -> ast.expr | None:
-    """`x` for `x.shape` and `x.size()`."""
-    if isinstance(node, ast.Attribute) and node.attr == "shape":
-        return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
-        return node.func.value if not node.args and not node.keywords else None
-    return None
 
 
 def same_axis(tree: Tree, loop: Loop, base: ast.expr, axis: int, rank: int | None) -> bool:

@@ -24,7 +24,9 @@ from forwardlens.rules.batched import (
 )
 
 # These take dimensions away.
-REDUCING = frozenset("sum mean amax amin prod logsumexp std var norm any all max min argmax argmin".split())
+REDUCING = frozenset("sum mean amax amin prod logsumexp std var norm any all max min argmax argmin median".split())
+# Along a dimension these give values and indices.
+PAIRED = frozenset({"max", "min", "median"})
 # These work along one dimension and keep it.
 ALONG = frozenset("softmax log_softmax cumsum normalize".split())
 # Without a dimension these flatten the value, so they need one to be given; softmax guesses one.

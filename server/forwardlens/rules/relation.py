@@ -8,7 +8,8 @@ from typing import Literal
 
 from forwardlens.rules.effects import Change, changes
 from forwardlens.rules.evidence import Sites, index_items
-from forwardlens.rules.loops import counting, loop_of, size_expression
+from forwardlens.rules.heads import size_expression
+from forwardlens.rules.loops import counting, loop_of
 from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap, root
 from forwardlens.source.tree import Looping, Tree, dotted, integer, range_arguments, walk
 
@@ -51,7 +52,10 @@ def relation(sites: Sites, loop: ast.AST, node: ast.expr | ast.stmt) -> Relation
         for name, read in reads:
             if target is not None and read is _base(target):
                 continue
-            if any(overlap(name, s) for s in shared) and not _same_slice(sites.tree, read, text, named):
+            if any(overlap(name, s) for s in shared) and not (
+                _same_slice(sites.tree, read, text, named)
+                or (text is not None and _of_one_round(sites, loop, read, written))
+            ):
                 return "carried"
     return "independent"
 
@@ -76,15 +80,43 @@ def _is_own_slice(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, writte
     head = loop_of(sites, loop)
     if isinstance(written, ast.Name) or (head is not None and root(written) in head.elements):
         return True
-    counts = isinstance(loop, ast.For) and range_arguments(loop.iter) is not None
-    counters = {head.index} if head is not None else _targets(sites.tree, loop) if counts else set[str | None]()
-    body = {n for s in loop.body for n in names_bound(s)}
-    counters |= {name for name in names_read(written) & body if _is_running_number(sites, loop, name)}
-    items = list[ast.expr]()
+    counters, items = _counters(sites, loop, written), list[ast.expr]()
     while isinstance(written, ast.Subscript):
         items += index_items(written)
         written = written.value
     return any(_is_one_to_one(item) and names_read(item) & counters for item in items)
+
+
+def _counters(sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> set[str]:
+    """The names in `written` that are another number in every round."""
+    head = loop_of(sites, loop)
+    counts = isinstance(loop, ast.For) and range_arguments(loop.iter) is not None
+    index = set[str]() if head is None or head.index is None else {head.index}
+    counters = index if head is not None or not counts else _targets(sites.tree, loop)
+    body = {n for s in loop.body for n in names_bound(s)}
+    return counters | {name for name in names_read(written) & body if _is_running_number(sites, loop, name)}
+
+
+def _of_one_round(
+    sites: Sites, loop: ast.For | ast.AsyncFor | ast.While, read: ast.AST, written: ast.expr | None
+) -> bool:
+    """Whether `x[i, 0]` is read and `x[i, 1]` written: both lie in what is this round's alone."""
+    tree, parent = sites.tree, sites.tree.parent(read)
+    while isinstance(written, ast.Subscript) and isinstance(written.value, ast.Subscript):
+        written = written.value
+    if not isinstance(written, ast.Subscript) or not isinstance(parent, ast.Subscript) or parent.value is not read:
+        return False
+    if tree.text(written.value) != tree.text(parent.value):
+        return False
+    counters = _counters(sites, loop, written)
+    for one, other in zip(index_items(parent), index_items(written), strict=False):
+        same = tree.text(one) == tree.text(other)
+        if same and _is_one_to_one(one) and names_read(one) & counters:
+            return True
+        # What stands in front has to take one axis in both.
+        if not same and not all(isinstance(item, ast.Slice) or integer(item) is not None for item in (one, other)):
+            return False
+    return False
 
 
 def _sets_the_same(tree: Tree, loop: ast.For | ast.AsyncFor | ast.While, written: ast.expr) -> bool:
@@ -115,11 +147,14 @@ def _added_to(node: ast.AST | None) -> ast.expr | None:
 
 
 def _slice_written(node: ast.AST) -> ast.Subscript | ast.Name | None:
-    """`x[:, t]` where it is assigned to, augmented, or changed by a method like `masked_fill_`; `row` likewise."""
+    """`x[:, t]` where it is assigned to, augmented, or changed by a method like `masked_fill_` or as `out=x[:, t]`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
         return node.target
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_inplace(node.func.attr):
-        return node.func.value if isinstance(node.func.value, (ast.Subscript, ast.Name)) else None
+    if isinstance(node, ast.Call):
+        inplace = isinstance(node.func, ast.Attribute) and is_inplace(node.func.attr)
+        out = next((k.value for k in node.keywords if k.arg == "out"), None)
+        changed = node.func.value if inplace and isinstance(node.func, ast.Attribute) else out
+        return changed if isinstance(changed, (ast.Subscript, ast.Name)) else None
     return node if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) else None
 
 

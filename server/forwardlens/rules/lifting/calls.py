@@ -42,8 +42,11 @@ _MADE = frozenset({"arange", "zeros", "ones"})
 _LIKE = {"full_like": None, "zeros_like": "0", "ones_like": "1"}
 
 
-def call(scope: Scope, node: ast.Call) -> Value:
-    """A call of a function or method of torch, of a layer, or of a function of the file."""
+def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
+    """A call of a function or method of torch, of a layer, or of a function of the file.
+
+    `part` is the text behind it that takes one of its results.
+    """
     name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     method = isinstance(node.func, ast.Attribute) and scope.varies(node.func.value)
     library = scope.is_library(node.func)
@@ -94,7 +97,7 @@ def call(scope: Scope, node: ast.Call) -> Value:
     if _SELECTING.get(name) == len(operands) and not node.keywords:
         return selected(scope, name, node, operands)
     if (name in REDUCING or name in ALONG) and operands:
-        return along(scope, name, node, operands)
+        return along(scope, name, node, operands, part)
     if name in {"gather", "index_select"} and len(operands) == 3 and not node.keywords:
         return gather_along(scope, name, node, operands)
     if name in _COMPARING and len(operands) == 2 and any(is_position(scope, o) for o in operands):

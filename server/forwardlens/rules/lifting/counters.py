@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forwardlens.rules.batched import Batched, RefusedError, Value
-from forwardlens.rules.lifting.scope import Scope, key_of, length_text
+from forwardlens.rules.heads import Element
+from forwardlens.rules.lifting.scope import Scope, count_text, key_of, length_text
 from forwardlens.rules.loops import Loop, same_axis, same_length, stop_is_count
 from forwardlens.rules.windows import marked
 from forwardlens.source.tree import argument, dotted, integer, is_atom, range_arguments
@@ -68,12 +69,12 @@ def window(scope: Scope, loop: Loop, base: ast.expr, axis: int, rank: int | None
 def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> str:
     elements = list(loop.elements.values())
     first = elements[0]
-    if first.pieces is not None:
-        return f": {scope.home.text(first.pieces)}"
     if first.width is not None:
         raise RefusedError("the number of pieces is not written in the source")
     if first.partners:
-        return _shortest_window(scope, loop, base, axis, [(first.base, first.axis), *first.partners])
+        return _shortest_window(scope, loop, base, axis, [first, *first.partners])
+    if first.pieces is not None:
+        return f": {scope.home.text(first.pieces)}"
     counted = first.base
     if same_length(scope.sites.tree, loop, (base, axis), (counted, first.axis)):
         return ":"
@@ -85,13 +86,16 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
     return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", cut)
 
 
-def _shortest_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, every: Sequence[tuple[ast.expr, int]]) -> str:
+def _shortest_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, every: Sequence[Element]) -> str:
     """The rounds of `enumerate(zip(x, y))`, as many as the shorter of the two has slices."""
-    if all(same_length(scope.sites.tree, loop, (base, axis), other) for other in every):
+    counted = [(other.base, other.axis) for other in every if other.cut is None]
+    if len(counted) == len(every) and all(
+        same_length(scope.sites.tree, loop, (base, axis), other) for other in counted
+    ):
         return ":"
-    if any(scope.home.varies(other) for other, _ in every):
+    if any(scope.home.varies(other.base) for other in every):
         raise RefusedError("the number of rounds changes inside the loop")
-    lengths = [length_text(scope.home, other, a) for other, a in every]
+    lengths = dict.fromkeys(count_text(scope.home, other) for other in every)
     return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", f": min({', '.join(lengths)})")
 
 

@@ -22,14 +22,28 @@ from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
 from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.operations import PRODUCT_OPERATORS
-from forwardlens.rules.reducing import ALONG, NEEDS_DIM, between, placed, plain, product, reduced, round_dims, standing
+from forwardlens.rules.reducing import (
+    ALONG,
+    NEEDS_DIM,
+    PAIRED,
+    between,
+    placed,
+    plain,
+    product,
+    reduced,
+    round_dims,
+    standing,
+)
 from forwardlens.source.tree import integer
 
-_NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin"})
+_NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin", "median"})
 
 
-def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
-    """`row.sum(-1)`, `torch.softmax(row, dim=0)`, `row.mean()`."""
+def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr], part: str) -> Value:
+    """`row.sum(-1)`, `torch.softmax(row, dim=0)`, `row.mean()`.
+
+    `part` is the text behind the call that takes one of two results, as `.values` and `[0]` do, or empty.
+    """
     value = scope.lift(operands[0])
     if isinstance(value, Fixed):
         raise RefusedError(f"`{scope.text(operands[0])}` does not vary")
@@ -42,14 +56,14 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr])
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
     if dim is None and (name in NEEDS_DIM or keep is not None or name == "normalize"):
         raise RefusedError(f"`{scope.text(node)}` does not say along which dimension")
-    if dim is not None and name in {"max", "min"}:
+    if (dim is not None and name in PAIRED) != bool(part):
         raise RefusedError(f"`{scope.text(node)}` gives more than one value per position")
     listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else None if dim is None else [dim]
     numbers = None if listed is None else [integer(d) for d in listed]
     if numbers is not None and any(n is None for n in numbers):
         raise RefusedError(f"`{scope.text(node)}` has no plain dimension")
     given = None if numbers is None else [n for n in numbers if n is not None]
-    if name == "norm" and given is None and value.round_rank > 1:
+    if name in {"norm", "median"} and given is None and value.round_rank > 1:
         raise RefusedError(f"`{scope.text(node)}` flattens the round's value")
     if given is None:
         # Dimensions of size 1 have no part in a reduction over all of them.
@@ -59,7 +73,7 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr])
         scope.needs_rounds.append(scope.text(node))
     live = live_loops([value])
     put = plain(seen_in(value, live))
-    text = _along_text(scope, name, node, operands[0], put, dim, dims)
+    text = f"{_along_text(scope, name, node, operands[0], put, dim, dims)}{part}"
     kept = name in ALONG or (isinstance(keep, ast.Constant) and keep.value is True)
     result = spread(reduced(put, text, dims, kept), live, scope.depth)
     return replace(result, boolean=name in {"any", "all"})
@@ -86,6 +100,8 @@ def _along_text(
         last = max(d for d in put.loops if d is not None)
         places = placed(put, dims, negative=all((s or 0) > last for s in put.slots))
         shown = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
+        if name == "median":
+            return f"{wrapped(put.text, put.atom)}.median({shown}).values"
         return f"{wrapped(put.text, put.atom)}.{method}({'dim=' if name == 'norm' else ''}{shown})"
     listed = list(dim.elts) if isinstance(dim, (ast.Tuple, ast.List)) else [dim]
     parts: dict[ast.expr, str] = {operand: in_place_of(node, operand, put.text, put.atom)}

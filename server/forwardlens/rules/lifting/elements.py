@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Cut, Fixed, RefusedError, indexed, wrapped
 from forwardlens.rules.effects import changes
-from forwardlens.rules.lifting.ranks import iterated_rank, rank_in_use, rank_of_cut
-from forwardlens.rules.lifting.scope import Scope, key_of, length_text
-from forwardlens.rules.loops import Element, Loop, sliced
+from forwardlens.rules.heads import Element, sliced
+from forwardlens.rules.lifting.ranks import iterated_rank, rank_in_use, rank_of_cut, rank_of_made
+from forwardlens.rules.lifting.scope import Scope, count_text, key_of
+from forwardlens.rules.loops import Loop
 from forwardlens.rules.operations import CATS
 from forwardlens.rules.windows import marked
 from forwardlens.source.dataflow import bindings, definition, names_read, overlap
@@ -31,13 +32,13 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         return _stacked(scope, depth, name, base)
     rank, axis = placed(scope, element, name)
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
-    if element.cut is not None:
-        pieces = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))"
-        own = tuple(d for d in range(rank + 1) if d != axis)
-        return Batched(pieces, rank + 1, scope.only(depth, axis), own, view=True)
     slots = slots_of(element, rank, axis)
-    if element.partners:
-        cut = _shortest(scope, scope.loops[depth], element)
+    if element.cut is not None:
+        text, atom = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))", True
+        rank += 1
+        slots = tuple(d for d in range(rank) if d != axis)
+    cut = _shortest(scope, scope.loops[depth], element) if element.partners else None
+    if cut is not None:
         items = [*[":"] * axis, cut, *[":"] * (rank - 1 - axis)]
         whole = Cut(text, atom, (*items,))
         return Batched(indexed(text, items, atom=atom), rank, scope.only(depth, axis), slots, cut=whole, view=True)
@@ -55,7 +56,10 @@ def _list_behind(scope: Scope, depth: int, base: ast.expr) -> Element | None:
 def placed(scope: Scope, element: Element, name: str | None = None) -> tuple[int, int]:
     """The rank of the tensor whose slices are taken, and their axis counted from the front."""
     whole = element.kept or element.cut is not None
-    rank = rank_of_cut(scope, element.base) if whole else iterated_rank(scope, element.base, name)
+    if element.made is not None:
+        rank = rank_of_made(scope, element.made)
+    else:
+        rank = rank_of_cut(scope, element.base) if whole else iterated_rank(scope, element.base, name)
     return rank, element.axis + rank if element.axis < 0 else element.axis
 
 
@@ -164,26 +168,30 @@ def _element_of_round(scope: Scope, depth: int, element: Element) -> Batched:
     return replace(value, loops=loops, slots=(*value.slots[:axis], *value.slots[axis + 1 :]))
 
 
-def _shortest(scope: Scope, loop: Loop, element: Element) -> str:
-    """The slice that cuts a tensor of a `zip` to the shortest of the others."""
-    lengths = [length_text(scope, base, axis) for base, axis in element.partners]
+def _shortest(scope: Scope, loop: Loop, element: Element) -> str | None:
+    """The slice that cuts a tensor of a `zip` to the shortest of the others; None if they are as long by their text."""
+    own = count_text(scope, element)
+    lengths = [*dict.fromkeys(text for other in element.partners if (text := count_text(scope, other)) != own)]
+    if not lengths:
+        return None
     cut = f": {lengths[0]}" if len(lengths) == 1 else f": min({', '.join(lengths)})"
-    every = [(element.base, element.axis), *element.partners]
+    every = [element, *element.partners]
     scope.lengths.shapes[key_of(loop)] = _shapes_seen(scope, every)
-    scope.lengths.zipped[key_of(loop)] = {f"{key_of(loop)}|{scope.text(base)}.{axis}" for base, axis in every}
+    scope.lengths.zipped[key_of(loop)] = {f"{key_of(loop)}|{scope.text(e.base)}.{e.axis}" for e in every}
     return marked(key_of(loop), f"{scope.text(element.base)}.{element.axis}", cut)
 
 
-def _shapes_seen(scope: Scope, every: Sequence[tuple[ast.expr, int]]) -> int:
+def _shapes_seen(scope: Scope, every: Sequence[Element]) -> int:
     """How many lengths the run saw the tensors of a `zip` with; 0 if it does not tell."""
     lengths: set[int] = set()
-    for base, axis in every:
-        around = scope.sites.tree.parent(base)
+    for element in (e for e in every if e.cut is None):
+        around = scope.sites.tree.parent(element.base) if element.made is None else element.made
         if isinstance(around, ast.Attribute):
             # Of `x.unbind(1)` and `x.split(1)` the run tells what each was called on.
             around = scope.sites.tree.parent(around)
         op = scope.sites.op(around, "aten::unbind", "aten::split") if around is not None else None
-        if op is None or op.shape_variants != 1 or not op.shapes:
+        axis = element.axis
+        if op is None or op.shape_variants != len(op.variants) or any(len(v[0]) <= axis for v in op.variants):
             return 0
-        lengths.add(op.shapes[0][axis])
+        lengths |= {shapes[0][axis] for shapes in op.variants}
     return len(lengths)

@@ -118,10 +118,11 @@ def subscript(scope: Scope, node: ast.Subscript) -> Value:
         listed = _listed_slice(scope, node, items)
         if listed is not None:
             return listed
-        if len(items) == 1 and not is_position(scope, items[0]) and not isinstance(items[0], ast.Slice):
-            return _gather(scope, node, items[0])
-        scope.require_pure(node.value)
         looked = [i for i in items if _is_computed(scope, i)]
+        others = [i for i in items if i not in looked]
+        if len(looked) == 1 and all(isinstance(i, ast.Slice) and not scope.varies(i) for i in others):
+            return _gather(scope, node, items, looked[0])
+        scope.require_pure(node.value)
         return _row_look_up(scope, node, items, looked[0]) if len(looked) == 1 else index(scope, node)
     value = scope.lift(node.value)
     if isinstance(value, Fixed):
@@ -210,21 +211,31 @@ def _rows_looked_up(scope: Scope, value: Batched, ids: Batched, entries: Sequenc
     return looked_up(value, entries, numbers)
 
 
-def _gather(scope: Scope, node: ast.Subscript, item: ast.expr) -> Batched:
-    """`table[ids[:, t]]`: look-ups along the first dimension of a fixed tensor."""
+def _gather(scope: Scope, node: ast.Subscript, items: list[ast.expr], looked: ast.expr) -> Batched:
+    """`table[ids[:, t]]`, `table[:, ids[t]]`: look-ups along one dimension of a fixed tensor."""
     op = scope.sites.op(node, "aten::index")
-    ids = scope.lift(item)
+    ids = scope.lift(looked)
     cost = scope.sites.cost(node)
     if op is None and cost is not None and isinstance(ids, Batched) and not ids.slots and cost.op_calls("aten::item"):
         # One position as a tensor: indexing reads it and selects.
         op = scope.sites.op(node, "aten::select")
     if op is None or not op.shapes or isinstance(ids, Fixed) or ids.boolean:
         raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
-    scope.require_pure(node.value)
+    for part in (node.value, *(i for i in items if i is not looked)):
+        scope.require_pure(part)
     ids = arranged(ids, ids.natural)
-    extra = len(op.shapes[0]) - 1
-    text = scope.spliced(node, {item: ids.text})
-    return Batched(text, ids.rank + extra, ids.loops, (*ids.slots, *range(ids.rank, ids.rank + extra)))
+    before, extra = items.index(looked), len(op.shapes[0]) - 1
+    rank = ids.rank + extra
+    return Batched(
+        scope.spliced(node, {looked: ids.text}),
+        rank,
+        tuple(None if d is None else d + before for d in ids.loops),
+        (
+            *range(before),
+            *(None if d is None else d + before for d in ids.slots),
+            *range(before + ids.rank, rank),
+        ),
+    )
 
 
 def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched:

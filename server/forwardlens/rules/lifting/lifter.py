@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, wrapped
 from forwardlens.rules.evidence import Sites
+from forwardlens.rules.heads import size_expression
 from forwardlens.rules.lifting.calls import call
 from forwardlens.rules.lifting.dimensions import matrix_product
 from forwardlens.rules.lifting.elements import element, paired_element
 from forwardlens.rules.lifting.indexing import subscript
 from forwardlens.rules.lifting.operators import binary, compare, unary
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.rules.loops import Loop, size_expression
+from forwardlens.rules.loops import Loop
+from forwardlens.rules.reducing import PAIRED
 from forwardlens.rules.windows import Lengths
 from forwardlens.source.dataflow import METADATA, names_bound
 from forwardlens.source.tree import integer
@@ -30,6 +32,9 @@ class Lifter(Scope):
         size = self._size(node)
         if size is not None:
             return size
+        paired = _part_of_pair(node)
+        if paired is not None:
+            return call(self, *paired)
         match node:
             case ast.BinOp(op=ast.MatMult()):
                 return matrix_product(self, node, (node.left, node.right))
@@ -94,6 +99,20 @@ class Lifter(Scope):
         if isinstance(value, Fixed) or node.attr in METADATA or node.attr != "T" or value.round_rank != 2:
             raise RefusedError(f"`{self.text(node)}` has no form for all rounds at once")
         return replace(value, slots=value.slots[::-1])
+
+
+def _part_of_pair(node: ast.expr) -> tuple[ast.Call, str] | None:
+    """The call in `row.max(dim=0).values` and `torch.min(row, 1)[0]`, with what takes its part.
+
+    Which of equal elements an index is of, `median` leaves open.
+    """
+    if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Call):
+        return None
+    name = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else None
+    which = node.attr if isinstance(node, ast.Attribute) else integer(node.slice)
+    if name not in PAIRED or which not in {"values", 0, *(() if name == "median" else ("indices", 1))}:
+        return None
+    return node.value, f".{which}" if isinstance(which, str) else f"[{which}]"
 
 
 def lifter_for(sites: Sites, loop: Loop, lengths: Lengths | None = None) -> Lifter:

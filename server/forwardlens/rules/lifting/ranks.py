@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from forwardlens.model import OpCost
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import arguments_of, function_of
+from forwardlens.rules.heads import sliced
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES, PRODUCT_OPERATORS
 from forwardlens.rules.reducing import ALONG, REDUCING
@@ -22,6 +24,15 @@ def rank_of_cut(scope: Scope, base: ast.expr) -> int:
     return len(op.shapes[0])
 
 
+def rank_of_made(scope: Scope, made: ast.expr) -> int:
+    """The rank of the tensors that one call takes slices of in turn, if all of them have the same."""
+    op = scope.sites.op(made, "aten::split", "aten::chunk", "aten::unbind")
+    ranks = {len(shapes[0]) for shapes in op.variants if shapes} if op is not None else set[int]()
+    if op is None or len(ranks) != 1 or op.shape_variants != len(op.variants):
+        raise RefusedError(f"the run does not tell how many dimensions `{scope.text(made)}` takes slices of")
+    return ranks.pop()
+
+
 def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
     """The rank of a tensor that the loop takes slices of, from the `unbind` that did it."""
     parent = scope.sites.tree.parent(base)
@@ -31,12 +42,27 @@ def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
         op = next((o for o in cost.ops if o.outermost and o.name == "aten::unbind"), None) if cost else None
         if cost is None or op is None or not op.shapes or not op.shapes[0]:
             continue
-        zipped = isinstance(node, ast.Call) and dotted(node.func) == "zip"
-        if not zipped or (op.shape_variants == 1 and op.calls >= 2 * cost.calls):
+        if not isinstance(node, ast.Call) or dotted(node.func) != "zip":
             return len(op.shapes[0])
+        # Each star is a visit of the interpreter's to the call, too.
+        visits = cost.calls // (1 + sum(isinstance(arg, ast.Starred) for arg in node.args))
+        rank = _zipped_rank(node, op, op.calls // max(visits, 1), base)
+        if rank is not None:
+            return rank
         if op.calls >= 2 * cost.calls and name is not None:
             return rank_in_use(scope, name) + 1
     raise RefusedError(f"`{scope.text(base)}` is not known to be a tensor")
+
+
+def _zipped_rank(call: ast.Call, op: OpCost, tensors: int, base: ast.expr) -> int | None:
+    """The rank of one of the arguments of a `zip` in which so many of them are tensors that it takes slices of."""
+    ranks = [len(shapes[0]) for shapes in op.variants or (op.shapes,) if shapes]
+    if tensors > 1 and len({*ranks}) == 1 and op.shape_variants == len(ranks):
+        return ranks[0]
+    # Each tensor in turn is asked for its slices.
+    asked = [arg for arg in call.args if not isinstance(arg, ast.Starred) and sliced(arg).base is arg]
+    each = op.shape_variants == len(ranks) == len(asked) == tensors and base in asked
+    return ranks[asked.index(base)] if each else None
 
 
 def rank_in_use(scope: Scope, name: str) -> int:

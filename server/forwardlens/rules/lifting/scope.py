@@ -11,6 +11,7 @@ from typing import Self
 
 from forwardlens.rules.batched import Batched, RefusedError, Value, wrapped
 from forwardlens.rules.evidence import Sites
+from forwardlens.rules.heads import Element
 from forwardlens.rules.loops import Loop, stop_is_count
 from forwardlens.rules.operations import ELEMENTWISE, VIEWS, is_torch_function, torch_name
 from forwardlens.rules.windows import Lengths
@@ -205,6 +206,11 @@ def length_text(scope: Scope, base: ast.expr, axis: int) -> str:
     """How long a tensor is along an axis."""
     text = scope.text(base)
     return f"{wrapped(text, is_atom(base))}.size({axis})" if axis else f"len({text})"
+
+
+def count_text(scope: Scope, element: Element) -> str:
+    """How many slices an element takes."""
+    return length_text(scope, element.base, element.axis) if element.pieces is None else scope.text(element.pieces)
 
 
 def _one_loop_more(value: Batched) -> Batched:

@@ -70,6 +70,7 @@ def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths:
         raise RefusedError("every round gives the same value")
     statement = sites.tree.statement(node)
     edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
+    edits += _without_lists(sites, loops[0], {name for loop in loops for name in loop.named})
     before = [*_paired_lines(lifter), *lifter.lines_before(value.text)]
     if not before:
         return edits
@@ -117,6 +118,19 @@ def _comprehension_edits(
     raise RefusedError("the values are not put together into one tensor")
 
 
+def _without_lists(sites: Sites, loop: Loop, names: set[str]) -> list[Edit]:
+    """The edits that take away what only the loop read, as `columns = x.unbind(1)`."""
+    made = {name: start for name in names if (start := definition(sites.tree, loop.function, name)) is not None}
+    gone, edits = {id(n) for n in walk(loop.node)}, list[Edit]()
+    # The last one first: it may be all that reads another.
+    for name, start in sorted(made.items(), key=lambda item: -item[1].lineno):
+        reads = [n for n in walk(loop.function) if is_named(n, name) and isinstance(n.ctx, ast.Load)]
+        if all(id(n) in gone for n in reads) and stands_alone(sites.tree, start):
+            gone |= {id(n) for n in walk(start)}
+            edits.append(without_statement(sites, start))
+    return edits
+
+
 def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Lengths) -> list[Edit]:
     if leaves_early(node):
         raise RefusedError("a round may end early")
@@ -156,12 +170,7 @@ def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Len
         if line is not None:
             lines.append((statement_in(loop, sites, appended.statement), line))
     edits += [without_statement(sites, made.statement) for made in rounds.made.values()]
-    for name in sorted(rounds.lifter.lists_read):
-        start = definition(sites.tree, loop.function, name)
-        inside = {id(n) for n in walk(node)}
-        reads = [n for n in walk(loop.function) if is_named(n, name) and isinstance(n.ctx, ast.Load)]
-        if start is not None and all(id(n) in inside for n in reads) and stands_alone(sites.tree, start):
-            edits.append(without_statement(sites, start))
+    edits += _without_lists(sites, loop, {*rounds.lifter.lists_read, *loop.named})
     lines = [*((loop.body[0], line) for line in _paired_lines(rounds.lifter)), *lines]
     order = {statement: n for n, statement in enumerate(loop.body)}
     lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
