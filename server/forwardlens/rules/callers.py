@@ -20,11 +20,22 @@ from forwardlens.source.tree import Function, Looping, Tree, dotted, tree_of, wa
 
 def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
     """The innermost loop that repeats `node`, and the node in it that does: `node`, or the call of its function."""
-    return _repeated(sites.tree, node)
+    return _repeated(sites.tree, _ran_here(sites), node)
+
+
+def _ran_here(sites: Sites) -> frozenset[Function]:
+    """The functions of this file that ran in the forward. Calls in others do not count: they repeat nothing."""
+    return sites.context.once(_own)
+
+
+def _own(context: Context) -> frozenset[Function]:
+    tree = tree_of(context.source)
+    own = {*tree.functions()} if tree is not None else set[Function]()
+    return frozenset(f for f in ran_functions(context) if f in own)
 
 
 @lru_cache(maxsize=4096)
-def _repeated(tree: Tree, node: ast.AST) -> tuple[Looping, ast.AST] | None:
+def _repeated(tree: Tree, ran: frozenset[Function], node: ast.AST) -> tuple[Looping, ast.AST] | None:
     seen = set[ast.AST]()
     while True:
         loop = next(tree.loops(node), None)
@@ -34,7 +45,7 @@ def _repeated(tree: Tree, node: ast.AST) -> tuple[Looping, ast.AST] | None:
         if function is None or function in seen:
             return None
         seen.add(function)
-        call = only_call(tree, function)
+        call = _only_call(tree, ran, function)
         if call is None:
             return None
         node = call
@@ -62,7 +73,7 @@ def in_loop(sites: Sites, loop: Looping, node: ast.AST) -> ast.AST:
     """`node`, or the call in the loop that runs it."""
     while loop not in sites.tree.loops(node):
         function = sites.tree.function(node)
-        call = only_call(sites.tree, function) if function is not None else None
+        call = _only_call(sites.tree, _ran_here(sites), function) if function is not None else None
         if call is None:
             return node
         node = call
@@ -74,7 +85,7 @@ def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
     parts, seen = [*body(loop)], set[ast.AST]()
     for part in parts:
         for call in (n for n in walk(part) if isinstance(n, ast.Call)):
-            function = function_of(sites.tree, call)
+            function = function_of(sites, call)
             if function is not None and function not in seen:
                 seen.add(function)
                 parts += function.body
@@ -82,15 +93,15 @@ def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
 
 
 @lru_cache(maxsize=1024)
-def only_call(tree: Tree, function: Function) -> ast.Call | None:
-    """The only call in the file of a function, or of the only module that has it as its `forward`."""
+def _only_call(tree: Tree, ran: frozenset[Function], function: Function) -> ast.Call | None:
+    """The only call of a function in the functions that `ran`, or of the only module that has it as its `forward`."""
     owner = tree.owner(function)
     if owner is not None and function.name in {"forward", "__call__"}:
-        return _only_call_of_module(tree, owner)
+        return _only_call_of_module(tree, ran, owner)
     found = [
         n
         for n in _named(tree).get((function.name, owner is not None), ())
-        if owner is None or _may_be_of(tree, n, owner)
+        if (owner is None or _may_be_of(tree, n, owner)) and _may_run(tree, ran, n)
     ]
     call = tree.parent(found[0]) if len(found) == 1 else None
     if not isinstance(call, ast.Call) or call.func is not found[0]:
@@ -99,13 +110,18 @@ def only_call(tree: Tree, function: Function) -> ast.Call | None:
     return call if owner is None or _is_own_method(tree, call, owner, objects) else None
 
 
+def _may_run(tree: Tree, ran: frozenset[Function], node: ast.AST) -> bool:
+    around = tree.function(node)
+    return around is None or around in ran
+
+
 def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef, objects: set[str]) -> bool:
     function = tree.function(call)
     own = isinstance(call.func, ast.Attribute) and dotted(call.func.value) in objects
     return own and function is not None and tree.owner(function) is owner
 
 
-def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
+def _only_call_of_module(tree: Tree, ran: frozenset[Function], owner: ast.ClassDef) -> ast.Call | None:
     """`self.part(x)` where `self.part = Part()` is the only object of the class `owner` that the file makes."""
     made = _named(tree).get((owner.name, False), [])
     parent = tree.parent(made[0]) if len(made) == 1 else None
@@ -117,17 +133,17 @@ def _only_call_of_module(tree: Tree, owner: ast.ClassDef) -> ast.Call | None:
     holder = tree.owner(around) if around is not None else None
     uses = _named(tree).get((name, True), [])
     uses = [n for n in uses if holder is None or _may_be_of(tree, n, holder)]
-    read = [n for n in uses if n is not store.targets[0]]
+    read = [n for n in uses if n is not store.targets[0] and _may_run(tree, ran, n)]
     call = tree.parent(read[0]) if len(read) == 1 else None
     if not isinstance(call, ast.Call) or call.func is not read[0] or dotted(read[0]) != f"self.{name}":
         return None
     return call if attribute_value(tree, call, name) is parent else None
 
 
-def function_of(tree: Tree, call: ast.Call) -> Function | None:
-    """The function of this file that a call runs, if it is the function's only call."""
-    function = _by_call(tree).get(call)
-    caller = tree.function(call)
+def function_of(sites: Sites, call: ast.Call) -> Function | None:
+    """The function of this file that a call runs, if that is the function's only call in what ran."""
+    function = _by_call(sites.tree, _ran_here(sites)).get(call)
+    caller = sites.tree.function(call)
     shadowed = isinstance(call.func, ast.Name) and caller is not None and bindings(caller, call.func.id)
     return None if shadowed or function is caller else function
 
@@ -150,10 +166,8 @@ def own_function(sites: Sites, call: ast.Call) -> Function | None:
 
 
 def _ran(context: Context) -> dict[str, list[Function]]:
-    tree = tree_of(context.source)
-    own = {*tree.functions()} if tree is not None else set[Function]()
     found: dict[str, list[Function]] = {}
-    for function in (f for f in ran_functions(context) if f in own):
+    for function in context.once(_own):
         found.setdefault(function.name, []).append(function)
     return found
 
@@ -183,8 +197,8 @@ def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[st
 
 
 @lru_cache(maxsize=64)
-def _by_call(tree: Tree) -> dict[ast.Call, Function]:
-    calls = ((only_call(tree, function), function) for function in tree.functions())
+def _by_call(tree: Tree, ran: frozenset[Function]) -> dict[ast.Call, Function]:
+    calls = ((_only_call(tree, ran, function), function) for function in tree.functions())
     return {call: function for call, function in calls if call is not None}
 
 

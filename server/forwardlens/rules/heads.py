@@ -40,7 +40,8 @@ class Element:
 class Head:
     """`index` counts from `start` to `stop` in steps of `step`, or along the slices that `elements` take.
 
-    `named` are names that only hold what the loop runs over.
+    A variable that gets all of a `zip` has an element for each place in it, as `pair[0]`. `named` are names that only
+    hold what the loop runs over.
     """
 
     index: str | None = None
@@ -98,8 +99,8 @@ class _Heads:
             several = self._several(arg.value) if isinstance(arg, ast.Starred) else ((sliced(arg),), ())
             parts += several[0]
             named += several[1]
-        names = [e.id for e in target.elts if isinstance(e, ast.Name)] if isinstance(target, ast.Tuple) else []
-        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parts) or len({*names}) != len(parts):
+        names = _names(target, len(parts))
+        if len({*names}) != len(parts):
             return None
         cuts = {part.cut for part in parts}
         if any(k.arg != "strict" for k in call.keywords) or len(cuts - {None}) > 1:
@@ -154,6 +155,14 @@ class _Heads:
             and all(is_torch_function(self.tree.module, n.func) for n in walk(between) if isinstance(n, ast.Call))
             for between in block[block.index(made) + 1 : block.index(here)]
         )
+
+
+def _names(target: ast.expr, parts: int) -> list[str]:
+    """What the parts of a `zip` are called in a round. Empty if not all of them have a name."""
+    if isinstance(target, ast.Name):
+        return [f"{target.id}[{n}]" for n in range(parts)]
+    given = target.elts if isinstance(target, ast.Tuple) else []
+    return [e.id for e in given if isinstance(e, ast.Name)] if len(given) == parts else []
 
 
 def _range(target: ast.expr, args: list[ast.expr]) -> Head | None:

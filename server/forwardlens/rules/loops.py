@@ -58,7 +58,8 @@ class Loop:
     @property
     def variables(self) -> frozenset[str]:
         paired = self.pairs.names if self.pairs is not None else ()
-        return frozenset({*self.elements, *([self.index] if self.index else []), *paired})
+        parts = {name.partition("[")[0] for name in self.elements}
+        return frozenset({*parts, *([self.index] if self.index else []), *paired})
 
 
 def loop_of(sites: Sites, node: ast.AST) -> Loop | None:

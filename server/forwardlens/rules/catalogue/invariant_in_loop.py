@@ -590,7 +590,7 @@ def _takes_a_step(sites: Sites, loop: Looping, call: ast.AST, node: ast.Call) ->
     layer = sites.op(node, *_PRODUCTS) is not None and (dotted(node.func) or "").startswith("self.")
     if not layer or not isinstance(call, ast.Call) or len(node.args) != 1 or node.keywords or function is None:
         return False
-    if not (dotted(call.func) or "").startswith("self.") or function_of(sites.tree, call) is not function:
+    if not (dotted(call.func) or "").startswith("self.") or function_of(sites, call) is not function:
         return False
     name = dotted(node.args[0]) or ""
     step = (arguments_of(function, call, method=True) or {}).get(name)

@@ -57,7 +57,7 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
         if rows is not None:
             return reduced_over_last(rows[0], "sum")
     if name is None or (not method and not library):
-        function = function_of(scope.sites.tree, node)
+        function = function_of(scope.sites, node)
         return _module(scope, node) if function is None else helper(scope, node, function)
     made = _made_of_sizes(scope, name, node) if library and name in _MADE else None
     if made is not None:

@@ -11,12 +11,12 @@ from forwardlens.rules.callers import arguments_of, is_static
 from forwardlens.rules.lifting.counters import is_counted
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
-from forwardlens.source.tree import Function, is_atom, walk
+from forwardlens.source.tree import Function, dotted, is_atom, walk
 
 
 def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
     """`self.encode(x[:, t])`: the function on what all rounds give it, or its body in place of the call."""
-    given = arguments_of(function, node, method=isinstance(node.func, ast.Attribute))
+    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
     if given is None:
         raise RefusedError(f"it is not plain what `{scope.text(node.func)}` is given")
     if not _is_plain(function):
@@ -28,6 +28,20 @@ def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
     if function.name in {"forward", "__call__"}:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
     return _helper_inside(scope, function, given, values)
+
+
+def _spelled_out(scope: Scope, node: ast.Call) -> ast.Call:
+    """`f(pair[0], pair[1])` for `f(*pair)` where `pair` is all that a `zip` gives in a round."""
+    args: list[ast.expr] = []
+    for arg in node.args:
+        name = f"{dotted(arg.value)}[" if isinstance(arg, ast.Starred) else None
+        parts = sum(key.startswith(name) for loop in scope.loops for key in loop.elements) if name is not None else 0
+        if not isinstance(arg, ast.Starred) or not parts:
+            args.append(arg)
+            continue
+        each = [ast.Subscript(arg.value, ast.Constant(n), ast.Load()) for n in range(parts)]
+        args += [ast.copy_location(part, arg) for part in each]
+    return ast.copy_location(ast.Call(node.func, args, node.keywords), node)
 
 
 def _inner(scope: Scope, function: Function, values: dict[str, Value], renamed: Mapping[str, str]) -> Scope:

@@ -35,6 +35,9 @@ class Lifter(Scope):
         paired = _part_of_pair(node)
         if paired is not None:
             return call(self, *paired)
+        zipped = self._zipped_part(node)
+        if zipped is not None:
+            return zipped
         match node:
             case ast.BinOp(op=ast.MatMult()):
                 return matrix_product(self, node, (node.left, node.right))
@@ -71,6 +74,15 @@ class Lifter(Scope):
         if node.id in self.bound:
             raise RefusedError(f"`{node.id}` carries a value from one round to the next")
         return Fixed(name, atom=True)
+
+    def _zipped_part(self, node: ast.expr) -> Batched | None:
+        """`pair[0]` where `pair` is all that a `zip` gives in a round."""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name) or node.value.id in self.values:
+            return None
+        part = f"{self.own_name(node.value.id)}[{integer(node.slice)}]"
+        found = (depth for depth, loop in enumerate(self.loops) if part in loop.elements)
+        depth = next(found, None)
+        return None if depth is None else element(self, depth, part)
 
     def _fixed(self, node: ast.expr) -> Fixed:
         self.require_pure(node)

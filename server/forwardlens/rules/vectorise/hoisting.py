@@ -69,7 +69,7 @@ def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, par
     used = [n for n in walk(loop.function) if isinstance(n, ast.Name) and n.id in names]
     inside = {id(n) for n in walk(call)}
     alone = all(id(n) in inside for n in used if n is not node.target)
-    if not alone or not isinstance(node.target, ast.Name):
+    if not alone or names != [dotted(node.target)]:
         return []
     return [replace_node(sites.source, node.iter, parts), replace_node(sites.source, call, names[0])]
 
