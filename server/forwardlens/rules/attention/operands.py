@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
-from forwardlens.rules.attention.products import Product, arranged, moved, untransposed
+from forwardlens.rules.attention.products import Product, arranged, as_atom, moved, untransposed
+from forwardlens.rules.evidence import Sites
 from forwardlens.source.dataflow import bindings, definition
 from forwardlens.source.tree import Tree
 
@@ -56,28 +58,51 @@ def operands_of(chain: Chain, values: Product, *, weights_left: bool) -> Operand
         raise NoCounterpartError("its products are of another order")
     held = values.right if weights_left else values.left
     _require_one_dtype(sites.tree, query, key, held)
-    placed = [(query, one, depth), (key, other, depth), (held, value, width)]
+    placed = [_Placed(query, one, depth), _Placed(key, other, depth), _Placed(held, value, width)]
     # The kernels want a last dimension without gaps. Keys mostly come transposed, and then have none.
-    spread = [_is_spread(chain, *operand) for operand in placed]
+    spread = [_is_spread(chain, operand) for operand in placed]
     copies = spread if spread[0] or spread[2] else [False] * 3
     wanted = (f"{scores[:-1]}{depth}", f"{scores[:-2]}{scores[-1]}{depth}", f"{weights[:-2]}{weights[-1]}{width}")
-    texts = [arranged(sites, node, letters, order) for (node, letters, _), order in zip(placed, wanted, strict=True)]
-    for number, (node, _, _) in enumerate(placed):
+    texts: list[str] = []
+    for operand, order, copied in zip(placed, wanted, copies, strict=True):
+        shared = "".join(letter for letter in order if letter not in operand.letters)
+        text = arranged(sites, operand.node, operand.letters, "".join(c for c in order if c not in shared))
         # With three dimensions each gets another one, and so stands in front of a dot.
-        dotted = len(chain.shape) == 3 or copies[number]
-        texts[number] = _closed(texts[number], node, sites.tree) if dotted else texts[number]
-        texts[number] += ".contiguous()" if copies[number] else ""
+        if len(chain.shape) == 3 or copied or shared:
+            text = _closed(text, operand.node, sites.tree)
+        text += ".contiguous()" if copied and not shared else ""
+        texts.append(text if not shared else f"{text}{_shared(sites, placed, order, shared)}")
     parts = (texts[0], texts[1], texts[2])
     return Operands(parts, moved(f"{weights[:-1]}{width}", result), query, one[-1] == depth)
 
 
-def _is_spread(chain: Chain, node: ast.expr, letters: str, depth: str) -> bool:
-    """Whether the dimension `depth` of an operand probably has gaps between its elements."""
-    sites = chain.sites
+@dataclass(frozen=True)
+class _Placed:
+    """An operand with a letter for each of its dimensions, and the letter of the one that nothing else shares."""
+
+    node: ast.expr
+    letters: str
+    depth: str
+
+
+def _shared(sites: Sites, placed: Sequence[_Placed], order: str, shared: str) -> str:
+    """What gives an operand the dimension that it has not, since heads or a batch share it, without a copy."""
+    given = next((p for p in placed if shared in p.letters), None)
+    if len(shared) != 1 or given is None:
+        raise NoCounterpartError("an operand is shared between heads")
+    at = order.index(shared)
+    size = f"{as_atom(sites, given.node)}.size({given.letters.index(shared)})"
+    sizes = ", ".join(size if n == at else "-1" for n in range(len(order)))
+    return f".unsqueeze({at}).expand({sizes})" if at else f".expand({sizes})"
+
+
+def _is_spread(chain: Chain, operand: _Placed) -> bool:
+    """Whether the last dimension of an operand probably has gaps between its elements."""
+    sites, node = chain.sites, operand.node
     function = sites.tree.function(node)
     statement = definition(sites.tree, function, node.id) if isinstance(node, ast.Name) and function else None
     value = node if statement is None else statement.value
-    return untransposed(sites, value, letters)[1][-1] != depth
+    return untransposed(sites, value, operand.letters)[1][-1] != operand.depth
 
 
 def _closed(part: str, node: ast.expr, tree: Tree) -> str:
@@ -99,11 +124,9 @@ def _letters(chain: Chain, values: Product, *, weights_left: bool) -> tuple[str,
 
 
 def _left_over(letters: str, known: str) -> str:
-    """The one letter beside the known ones, of which none may be missing."""
+    """The one letter beside the known ones, of which only those of a batch or of heads may be missing."""
     over = set(letters) - set(known)
-    if len(over) == 1 and set(known) - set(letters) <= set(known[:-1]) and len(letters) < len(known) + 1:
-        raise NoCounterpartError("an operand is shared between heads")
-    if len(over) != 1 or not set(known) <= set(letters):
+    if len(over) != 1 or not set(known) - set(letters) <= set(known[:-1]):
         raise NoCounterpartError("its products are of another order")
     return over.pop()
 

@@ -401,6 +401,89 @@ def build():
 """,
         ),
         Example(
+            "keys-shared-by-heads",
+            """\
+import torch
+from torch import nn
+
+
+class Readout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.interests = nn.Parameter(torch.randn(4, 64, 32))
+
+    def forward(self, key, value):
+        fit = torch.einsum("hid,btd->bhit", self.interests, key) / 32**0.5
+        return torch.einsum("bhit,btd->bihd", torch.softmax(fit, -1), value)  #!
+
+
+def build():
+    return Readout(), tuple(torch.randn(2, 96, 32) for _ in range(2))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Readout(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.interests = nn.Parameter(torch.randn(4, 64, 32))
+
+    def forward(self, key, value):
+        return nn.functional.scaled_dot_product_attention(
+            self.interests.expand(key.size(0), -1, -1, -1),
+            key.unsqueeze(1).expand(-1, self.interests.size(0), -1, -1),
+            value.unsqueeze(1).expand(-1, self.interests.size(0), -1, -1),
+            scale=1 / 32**0.5,
+        ).transpose(1, 2)
+
+
+def build():
+    return Readout(), tuple(torch.randn(2, 96, 32) for _ in range(2))
+""",
+        ),
+        Example(
+            "queries-shared-by-the-batch",
+            """\
+import torch
+from torch import nn
+
+
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.latents = nn.Parameter(torch.randn(64, 32))
+
+    def forward(self, x, v):
+        weights = torch.einsum("id,btd->bit", self.latents, x).softmax(dim=-1)  #!
+        return torch.einsum("bit,btd->bid", weights, v)
+
+
+def build():
+    return Pool(), tuple(torch.randn(4, 128, 32) for _ in range(2))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.latents = nn.Parameter(torch.randn(64, 32))
+
+    def forward(self, x, v):
+        return nn.functional.scaled_dot_product_attention(
+            self.latents.expand(x.size(0), -1, -1).unsqueeze(1), x.unsqueeze(1), v.unsqueeze(1), scale=1.0
+        ).squeeze(1)
+
+
+def build():
+    return Pool(), tuple(torch.randn(4, 128, 32) for _ in range(2))
+""",
+        ),
+        Example(
             "softmax-over-the-queries",
             """\
 import torch
