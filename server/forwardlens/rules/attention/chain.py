@@ -17,6 +17,7 @@ from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.operations import is_repeatable, torch_function
 from forwardlens.source.dataflow import definition, names_bound, names_read
+from forwardlens.source.rewrite import stands_alone
 from forwardlens.source.tree import argument, dotted, integer, walk
 
 _ARITHMETIC: dict[type[ast.operator], str] = {ast.Mult: "mul", ast.Div: "div", ast.Add: "add", ast.Sub: "sub"}
@@ -144,7 +145,7 @@ class Chain:
         if isinstance(node, ast.Name) and function is not None:
             made = definition(self.sites.tree, function, node.id)
             if made is not None and isinstance(made.value, ast.Attribute) and made.value.attr == "dtype":
-                self._last_read(node)
+                self.last_read(node)
 
     def _softmax(self, call: ast.Call) -> ast.expr | None:
         op = self.sites.op(call, "aten::softmax")
@@ -321,7 +322,7 @@ class Chain:
             # Only of attention the reason is worth telling.
             self.copy().scores(inner, at, None)
             raise NoCounterpartError(f"`{self.sites.tree.text(value)}` is not known to hide a score")
-        self._last_read(value)
+        self.last_read(value)
         harmless = found.lowest and all(scale.root or is_root(self.sites.tree, scale.number) for scale in self.scales)
         unclear = bool(self.scales) and not found.infinite and not harmless
         op = self.sites.op(call, "aten::where", "aten::masked_fill", "aten::masked_fill_")
@@ -332,7 +333,7 @@ class Chain:
         if unclear:
             raise NoCounterpartError("scores are hidden before they are scaled")
 
-    def _last_read(self, value: ast.expr) -> None:
+    def last_read(self, value: ast.expr) -> None:
         """What `value` reads is for it alone: where a name was bound for nothing else, its statement goes as well."""
         tree = self.sites.tree
         self.consumed.update(n for n in walk(value) if isinstance(n, ast.Name))
@@ -341,10 +342,11 @@ class Chain:
             return
         statement = definition(tree, function, value.id)
         uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == value.id]
-        if statement is not None and statement in tree.block(self.final) and len(uses) == 2:
+        alone = statement is not None and statement in tree.block(self.final) and stands_alone(tree, statement)
+        if statement is not None and alone and len(uses) == 2:
             self.statements.append(statement)
             self.names.add(value.id)
-            self._last_read(statement.value)
+            self.last_read(statement.value)
 
     def _filled_scores(self, call: ast.Call, base: ast.expr) -> ast.expr:
         """What is filled: `scores` too for `scores[:, :, :, :n]` that was all of them when it ran.
@@ -374,7 +376,7 @@ class Chain:
                 made = definition(self.sites.tree, function, added.id)
                 value = made.value if made is not None else None
                 if isinstance(value, ast.Call) and (dotted(value.func) or "").rpartition(".")[2] in _EMPTY:
-                    self._last_read(added)
+                    self.last_read(added)
         elif beta == 1:
             if self.scales:
                 raise NoCounterpartError("a mask is added before the scores are scaled")

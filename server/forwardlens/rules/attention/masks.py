@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
+from forwardlens.rules.attention.hidden import hides
 from forwardlens.rules.attention.parts import Guard, Mask, not_none
 from forwardlens.rules.attention.products import as_atom
 from forwardlens.rules.batched import wrapped
@@ -13,7 +15,10 @@ from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
 from forwardlens.source.dataflow import definition
-from forwardlens.source.tree import argument, dotted, integer, is_atom
+from forwardlens.source.tree import argument, dotted, integer, is_atom, walk
+
+# Whether an expression is a square of what its triangle is of.
+_Square = Callable[[Sites, ast.expr], bool]
 
 
 def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
@@ -22,6 +27,8 @@ def mask_options(chain: Chain, query: ast.expr, torch: str) -> list[str]:
     if not masks:
         return []
     if len(masks) == 1 and masks[0].guard is None and _is_causal(chain, masks[0]):
+        for name in (n for n in walk(masks[0].mask) if isinstance(n, ast.Name)):
+            chain.last_read(name)
         return ["is_causal=True"]
     if len({None if mask.guard is None else sites.tree.text(mask.guard.test) for mask in masks}) > 1:
         raise NoCounterpartError("its masks are optional one by one")
@@ -125,25 +132,31 @@ def _kept(sites: Sites, mask: Mask) -> str:
 def _is_causal(chain: Chain, mask: Mask) -> bool:
     """Whether a mask certainly hides what comes later, and nothing else."""
     sites = chain.sites
-    if mask.kind == "add" or chain.shape[-2] != chain.shape[-1]:
+    if chain.shape[-2] != chain.shape[-1]:
         return False
-    node, hides = mask.mask, mask.kind == "fill"
+    if mask.kind == "add":
+        return _triangle(sites, mask.mask, _hidden, 0) == ("triu", 1)
+    return _hides_later(sites, mask.mask, hides_true=mask.kind == "fill")
+
+
+def _hides_later(sites: Sites, node: ast.expr, *, hides_true: bool) -> bool:
+    """Whether a boolean mask is true for what comes later alone, or for all but that where it hides what is false."""
     while True:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-            node, hides = node.operand, not hides
+            node, hides_true = node.operand, not hides_true
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and integer(node.comparators[0]) in {0, 1}:
             kind = (type(node.ops[0]), integer(node.comparators[0]))
             if kind not in {(ast.Eq, 0), (ast.Eq, 1), (ast.NotEq, 0), (ast.Gt, 0)}:
                 return False
-            node, hides = node.left, hides if kind != (ast.Eq, 0) else not hides
+            node, hides_true = node.left, hides_true if kind != (ast.Eq, 0) else not hides_true
         else:
             break
-    triangle = _triangle(sites, node, 0)
-    return triangle == ("triu", 1) if hides else triangle == ("tril", 0)
+    triangle = _triangle(sites, node, _ones, 0)
+    return triangle == (("triu", 1) if hides_true else ("tril", 0))
 
 
-def _triangle(sites: Sites, node: ast.expr, depth: int) -> tuple[str, int] | None:
-    """Which triangle of a square of ones an expression is, and from which diagonal on."""
+def _triangle(sites: Sites, node: ast.expr, is_square: _Square, depth: int) -> tuple[str, int] | None:
+    """Which triangle of a square an expression is, and from which diagonal on."""
     tree = sites.tree
     if depth > 8:
         return None
@@ -151,12 +164,12 @@ def _triangle(sites: Sites, node: ast.expr, depth: int) -> tuple[str, int] | Non
         function = tree.function(node)
         statement = definition(tree, function, node.id) if function is not None else None
         single = statement is not None and isinstance(statement.targets[0], ast.Name)
-        return _triangle(sites, statement.value, depth + 1) if statement is not None and single else None
+        return _triangle(sites, statement.value, is_square, depth + 1) if statement is not None and single else None
     if isinstance(node, ast.Attribute):
         value = attribute_value(tree, node, node.attr) if dotted(node) == f"self.{node.attr}" else None
-        return _triangle(sites, value, depth + 1) if value is not None else None
+        return _triangle(sites, value, is_square, depth + 1) if value is not None else None
     if isinstance(node, ast.Subscript):
-        return _triangle(sites, node.value, depth + 1) if _cuts_square(sites, node) else None
+        return _triangle(sites, node.value, is_square, depth + 1) if _cuts_square(sites, node) else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     name = node.func.attr
@@ -165,10 +178,14 @@ def _triangle(sites: Sites, node: ast.expr, depth: int) -> tuple[str, int] | Non
     if name in {"tril", "triu"}:
         given = argument(node, 1 if function else 0, "diagonal")
         diagonal = 0 if given is None else integer(given)
-        return (name, diagonal) if diagonal is not None and _ones(sites, base) else None
-    if name in {"bool", "to", "type", "view", "reshape", "unsqueeze"} and not function:
-        return _triangle(sites, base, depth + 1)
-    return None
+        return (name, diagonal) if diagonal is not None and is_square(sites, base) else None
+    if name in {"bool", "to", "type", "view", "reshape", "unsqueeze", "float"} and not function:
+        return _triangle(sites, base, is_square, depth + 1)
+    if is_square is _hidden and name in {"masked_fill", "masked_fill_"} and not function and len(node.args) == 2:
+        filled = _zeros(sites, base) and _is_hiding(sites, node.args[1])
+        return ("triu", 1) if filled and _hides_later(sites, node.args[0], hides_true=True) else None
+    known = is_square is _hidden and name == "generate_square_subsequent_mask"
+    return ("triu", 1) if known and len(node.args) == 1 and not node.keywords else None
 
 
 def _cuts_square(sites: Sites, node: ast.Subscript) -> bool:
@@ -186,17 +203,43 @@ def _cuts_square(sites: Sites, node: ast.Subscript) -> bool:
 
 def _ones(sites: Sites, node: ast.expr) -> bool:
     """`torch.ones(n, n)`, and `torch.ones((n, n))`."""
+    return _square_of(sites, node, frozenset({"ones", "new_ones"})) is not None
+
+
+def _zeros(sites: Sites, node: ast.expr) -> bool:
+    return _square_of(sites, node, frozenset({"zeros", "new_zeros"})) is not None
+
+
+def _hidden(sites: Sites, node: ast.expr) -> bool:
+    """`torch.full((n, n), -inf)`, and `torch.ones(n, n) * -inf`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = ((node.left, node.right), (node.right, node.left))
+        return any(_ones(sites, one) and _is_hiding(sites, other) for one, other in sides)
+    made = _square_of(sites, node, frozenset({"full", "new_full"}))
+    value = None if made is None else argument(made, 1, "fill_value")
+    return value is not None and _is_hiding(sites, value)
+
+
+def _is_hiding(sites: Sites, value: ast.expr) -> bool:
+    """Whether a number leaves no weight to a score that it is added to."""
+    found = hides(sites.tree, value)
+    return found is not None and found.lowest
+
+
+def _square_of(sites: Sites, node: ast.expr, makers: frozenset[str]) -> ast.Call | None:
+    """The call of one of `makers` that an expression is, if what it makes is a square."""
     if isinstance(node, ast.Name):
         function = sites.tree.function(node)
         statement = definition(sites.tree, function, node.id) if function is not None else None
-        return statement is not None and _ones(sites, statement.value)
+        return None if statement is None else _square_of(sites, statement.value, makers)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
+        return None
     if node.func.attr in {"bool", "to"}:
-        return _ones(sites, node.func.value)
-    if node.func.attr not in {"ones", "new_ones"} or not node.args:
-        return False
+        return _square_of(sites, node.func.value, makers)
+    if node.func.attr not in makers or not node.args:
+        return None
     first = node.args[0]
     sizes = list(first.elts) if isinstance(first, (ast.Tuple, ast.List)) else node.args
     texts = [sites.tree.text(size) for size in sizes]
-    return len(texts) >= 2 and texts[-1] == texts[-2] and all(is_repeatable(size) for size in sizes)
+    square = len(texts) >= 2 and texts[-1] == texts[-2] and all(is_repeatable(size) for size in sizes)
+    return node if square else None

@@ -401,6 +401,39 @@ def build():
 """,
         ),
         Example(
+            "added-mask-that-hides-what-comes-later",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        n = q.size(2)
+        future = torch.full((n, n), float("-inf")).triu(diagonal=1)
+        scores = q @ k.transpose(-1, -2) / q.size(-1) ** 0.5 + future
+        return scores.softmax(dim=-1) @ v  #!
+
+
+def build():
+    return Attention(), tuple(torch.randn(2, 4, 96, 32) for _ in range(3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        n = q.size(2)
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def build():
+    return Attention(), tuple(torch.randn(2, 4, 96, 32) for _ in range(3))
+""",
+        ),
+        Example(
             "keys-shared-by-heads",
             """\
 import torch
