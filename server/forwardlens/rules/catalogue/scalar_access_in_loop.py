@@ -27,7 +27,7 @@ from forwardlens.rules.rounds import (
     working,
 )
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.tree import Looping, walk
+from forwardlens.source.tree import Comprehension, Looping, walk
 
 
 class ScalarAccessInLoop(Rule):
@@ -233,6 +233,135 @@ class Peaks(nn.Module):
 
 def build():
     return Peaks(), (torch.rand(160), torch.arange(41) * 4)
+""",
+        ),
+        Example(
+            "rows-unpacked",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start, length, loud = (v.item() for v in note)  #!
+            roll[start : start + length, pitch] = loud
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes.tolist():
+            pitch, start, length, loud = note
+            roll[start : start + length, pitch] = loud
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+        ),
+        Example(
+            "rows-by-position",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            start = int(note[1])
+            roll[start : start + note[2].item(), int(note[0])] = int(note[3]) / 4  #!
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes.tolist():
+            start = int(note[1])
+            roll[start : start + note[2], int(note[0])] = int(note[3]) / 4
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+        ),
+        Example(
+            "rows-used-as-tensors-too",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start = [v.item() for v in note[:2]]  #!
+            roll[start, pitch] = note.sum()
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start = note[:2].tolist()
+            roll[start, pitch] = note.sum()
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
 """,
         ),
         Example(
@@ -442,7 +571,11 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        nodes = [n for n, c in sites.items() if in_rounds(c) and (reads_number(sites, n) or is_element(sites, n))]
+        nodes = [
+            n
+            for n, c in sites.items()
+            if (in_rounds(c) and (reads_number(sites, n) or is_element(sites, n))) or _reads_short_rows(sites, n)
+        ]
         loops = by_loop(sites, nodes)
         taken = claimed(context, sites, (EmbeddingInLoop(), MaskingInLoop())) if loops else {}
         for loop, accesses in loops.items():
@@ -454,6 +587,12 @@ def build():
 
 
 # -- elements that become Python numbers
+
+
+def _reads_short_rows(sites: Sites, node: ast.AST) -> bool:
+    """Whether a comprehension of few rounds that reads numbers runs in every round of another loop."""
+    around = [*sites.tree.loops(node)]
+    return len(around) > 1 and isinstance(around[0], Comprehension) and reads_number(sites, node)
 
 
 def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
