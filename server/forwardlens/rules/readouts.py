@@ -30,6 +30,8 @@ from forwardlens.source.tree import Function, Looping, argument, dotted, integer
 
 _NUMBERS = frozenset({"int", "float", "bool", "round", "range"})
 _READ = ("aten::item", "aten::_local_scalar_dense")
+# Every dtype holds the whole numbers below this.
+_SMALL = 128
 # `tolist` makes a Python number of every element; this many for each one that is read are worth it.
 _MOST_UNREAD = 8
 
@@ -75,12 +77,15 @@ def reads_number(sites: Sites, node: ast.AST) -> bool:
     return cost is not None and cost.op_calls(*_READ) >= LEAST_ROUNDS
 
 
-def elements_read(sites: Sites, loop: Looping, reading: list[ast.AST]) -> Elements | None:
-    """What `loop` makes Python numbers of, of the expressions `reading` that made some. None if it is no elements."""
-    indexed = [read for part in body(loop) for n in walk(part) if (read := _indexed(sites, n)) is not None]
+def elements_read(sites: Sites, loop: Looping, reading: list[ast.AST], *, asked: bool = False) -> Elements | None:
+    """What `loop` makes Python numbers of, of the expressions `reading` that made some. None if it is no elements.
+
+    With `asked` also the elements that conditions ask for, as in `if x[i] == y[j]`.
+    """
+    indexed = [read for part in body(loop) for n in walk(part) if (read := _indexed(sites, n, asked)) is not None]
     indexed = [r for r in indexed if _among(r.node, reading)]
     indexed.sort(key=lambda read: sites.source.span(read.node).start)
-    iterated = [i for i in _iterated(sites, loop) if any(_among(n, reading) for n in i.nodes)]
+    iterated = [i for i in _iterated(sites, loop, asked) if any(_among(n, reading) for n in i.nodes)]
     nodes = [r.node for r in indexed] + [n for i in iterated for n in i.nodes]
     costly = tuple(n for n in reading if any(_among(node, [n]) for node in nodes))
     return Elements((*indexed,), (*iterated,), costly) if costly else None
@@ -90,12 +95,14 @@ def _among(node: ast.expr, others: Iterable[ast.AST]) -> bool:
     return any(node in walk(other) or other in walk(node) for other in others)
 
 
-def _number_of(sites: Sites, element: ast.expr) -> ast.expr | None:
+def _number_of(sites: Sites, element: ast.expr, asked: bool = False) -> ast.expr | None:
     """What stands for a Python number if `element` becomes one where it stands.
 
-    `x.item()` as a whole, or `x` inside `int(x)`, `range(x)`, `y[:x]` and `y[b, x]`.
+    `x.item()` as a whole, or `x` inside `int(x)`, `range(x)`, `y[:x]` and `y[b, x]`; with `asked` also in conditions.
     """
     parent = sites.tree.parent(element)
+    if asked and (_is_asked(sites, element) or (isinstance(parent, ast.Compare) and _is_asked(sites, parent))):
+        return element
     above = sites.tree.parent(parent) if parent is not None else None
     if isinstance(parent, ast.Attribute) and parent.attr == "item":
         return above if isinstance(above, ast.Call) and above.func is parent else None
@@ -110,11 +117,26 @@ def _number_of(sites: Sites, element: ast.expr) -> ast.expr | None:
     return None
 
 
-def _indexed(sites: Sites, node: ast.AST) -> _Indexed | None:
+def _is_asked(sites: Sites, node: ast.expr) -> bool:
+    """Whether a tensor, or a comparison of tensors, is asked for its truth, and for nothing else."""
+    inner, above = node, sites.tree.parent(node)
+    while isinstance(above, ast.BoolOp):
+        inner, above = above, sites.tree.parent(above)
+    if isinstance(above, ast.Call):
+        # Of a tensor itself `int` asks for its number.
+        converts = dotted(above.func) in {"int", "bool", "float"} and above.args == [node]
+        return isinstance(node, ast.Compare) and converts and reads_number(sites, above)
+    tested = isinstance(above, (ast.If, ast.While, ast.IfExp, ast.Assert)) and above.test is inner
+    kept = isinstance(above, ast.comprehension) and inner in above.ifs
+    negated = isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not)
+    return (tested or kept or negated) and reads_number(sites, node)
+
+
+def _indexed(sites: Sites, node: ast.AST, asked: bool) -> _Indexed | None:
     """`starts[i].item()`, or `starts[i]` where it becomes a number."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
         return None
-    whole = _number_of(sites, node)
+    whole = _number_of(sites, node, asked)
     items: list[ast.expr] = []
     base: ast.expr = node
     cost, ranks, elements = None, 0, 0
@@ -130,13 +152,13 @@ def _indexed(sites: Sites, node: ast.AST) -> _Indexed | None:
     return _Indexed(whole, base, tuple(items), elements) if ranks == len(items) else None
 
 
-def _iterated(sites: Sites, loop: Looping) -> Iterator[_Iterated]:
+def _iterated(sites: Sites, loop: Looping, asked: bool) -> Iterator[_Iterated]:
     """The loop's variables that are elements of tensors and become Python numbers."""
     for name, iterable, repeated in elements_of(sites, loop):
         numbers: list[ast.expr] = []
         others: list[ast.Name] = []
         for read in (n for n in repeated if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)):
-            number = _number_of(sites, read)
+            number = _number_of(sites, read, asked)
             if number is None:
                 others.append(read)
             else:
@@ -215,6 +237,7 @@ def read_before(sites: Sites, loop: Looping, found: Elements) -> tuple[Edit, ...
     if function is None:
         raise RefusedError("the loop is not inside a function")
     _require_no_writer(sites, loop)
+    _require_comparable(sites, found)
     edits = [edit for iterated in found.iterated for edit in _iterate_numbers(sites, function, loop, iterated)]
     rows = {name: iterable for name, iterable, _ in elements_of(sites, loop)}
     for name, iterable in rows.items():
@@ -225,6 +248,22 @@ def read_before(sites: Sites, loop: Looping, found: Elements) -> tuple[Edit, ...
     if fitted is None:
         raise RefusedError("the edits do not fit together")
     return fitted
+
+
+def _require_comparable(sites: Sites, found: Elements) -> None:
+    """Raises `RefusedError` if Python may compare the numbers of two elements otherwise than torch does.
+
+    Torch converts both to one dtype first, which rounds large whole numbers, and a literal to that of the tensor.
+    """
+    for comparison in {p for n in found.nodes if isinstance(p := sites.tree.parent(n), ast.Compare)}:
+        sides = [comparison.left, *comparison.comparators]
+        cost = sites.cost(comparison)
+        dtypes = {d for op in cost.ops if op.outermost for d in op.dtypes[:2] if d} if cost is not None else set[str]()
+        read = [side in found.nodes for side in sides]
+        alike = all(read) and (len(dtypes - {"bool"}) == 1 or all("int" in d or d == "bool" for d in dtypes))
+        small = read.count(False) == 1 and any(integer(side) in range(_SMALL) for side in sides)
+        if len(sides) != 2 or not (alike or small):
+            raise RefusedError(f"`{sites.tree.text(comparison)}` may compare numbers of two kinds")
 
 
 def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _Iterated) -> Iterator[Edit]:

@@ -582,10 +582,6 @@ class _Whole:
     obstacle: str = ""
 
 
-def _all(node: ast.AST) -> list[ast.AST]:
-    return list(walk(node))
-
-
 def _whole_value(
     sites: Sites, node: ast.Assign | ast.AugAssign, target: ast.Subscript, value: ast.expr, picked: _Picked
 ) -> _Whole | None:
@@ -795,8 +791,13 @@ def _rest(sites: Sites, written: _Written) -> _Written | None:
     if rest is None or written.whole.obstacle or rest.whole.obstacle or written.picked.trailing or rest.picked.trailing:
         return None
     place, here = written.target.value, (written.node, rest.node)
-    plain = all(isinstance(n, ast.Assign) and is_repeatable(n.value) for n in here) and isinstance(place, ast.Name)
-    if not plain or dotted(place) != dotted(rest.target.value) or not all(stands_alone(sites.tree, n) for n in here):
+    plain = all(isinstance(n, ast.Assign) and is_repeatable(n.value) for n in here)
+    if (
+        not plain
+        or not isinstance(place, ast.Name)
+        or dotted(place) != dotted(rest.target.value)
+        or not all(stands_alone(sites.tree, n) for n in here)
+    ):
         return None
     if private_since(sites, written.node, place.id) is None or torch_name(sites.tree.module) is None:
         return None

@@ -14,7 +14,7 @@ from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import ends_early
-from forwardlens.rules.readouts import elements_of, elements_read, read_before, reads_number
+from forwardlens.rules.readouts import Elements, elements_of, elements_read, read_before, reads_number
 from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, place
 from forwardlens.rules.rounds import (
     claimed,
@@ -32,8 +32,8 @@ from forwardlens.source.tree import Comprehension, Looping, walk
 
 class ScalarAccessInLoop(Rule):
     """## What it does
-    Finds loops that take a tensor apart element by element: `starts[i].item()`, `int(lengths[b])`, arithmetic on
-    `x[i, j]`, or writes to one element at a time.
+    Finds loops that take a tensor apart element by element: `starts[i].item()`, `int(lengths[b])`, conditions such as
+    `x[i] == y[j]`, arithmetic on `x[i, j]`, or writes to one element at a time.
 
     ## Why it costs
     Every element costs an indexing operator and a Python object, thousands of times what the arithmetic costs. Where
@@ -46,8 +46,9 @@ class ScalarAccessInLoop(Rule):
 
     ## Fix safety
     Reading once is offered as safe if the loop leaves the tensor alone and indexes it by counters only: `tolist()`
-    in front of the loop gives the same numbers. Work on single elements is replaced as a whole if every round is
-    independent and each expression has a form for all rounds.
+    in front of the loop gives the same numbers. Elements that are compared with each other must have been of one dtype
+    in the run, or all whole numbers: torch rounds before it compares a whole number with another one. Work on single
+    elements is replaced as a whole if every round is independent and each expression has a form for all rounds.
     """
 
     name: ClassVar[str] = "scalar-access-in-loop"
@@ -365,6 +366,120 @@ def build():
 """,
         ),
         Example(
+            "compared-one-by-one",
+            """\
+import torch
+from torch import nn
+
+
+def errors(hyp, ref):
+    before = list(range(len(ref) + 1))
+    for i in range(1, len(hyp) + 1):
+        row = [i]
+        for j in range(1, len(ref) + 1):
+            swap = before[j - 1] + (0 if hyp[i - 1] == ref[j - 1] else 1)  #!
+            row.append(min(before[j] + 1, row[j - 1] + 1, swap))
+        before = row
+    return before[-1]
+
+
+class Errors(nn.Module):
+    def forward(self, hyp, ref):
+        return torch.tensor(errors(hyp, ref))
+
+
+def build():
+    return Errors(), (torch.arange(12) % 5, torch.arange(14) % 3)
+""",
+            """\
+import torch
+from torch import nn
+
+
+def errors(hyp, ref):
+    before = list(range(len(ref) + 1))
+    hyp_list = hyp.tolist()
+    ref_list = ref.tolist()
+    for i in range(1, len(hyp) + 1):
+        row = [i]
+        for j in range(1, len(ref) + 1):
+            swap = before[j - 1] + (0 if hyp_list[i - 1] == ref_list[j - 1] else 1)
+            row.append(min(before[j] + 1, row[j - 1] + 1, swap))
+        before = row
+    return before[-1]
+
+
+class Errors(nn.Module):
+    def forward(self, hyp, ref):
+        return torch.tensor(errors(hyp, ref))
+
+
+def build():
+    return Errors(), (torch.arange(12) % 5, torch.arange(14) % 3)
+""",
+        ),
+        Example(
+            "conditions-of-elements",
+            """\
+import torch
+from torch import nn
+
+
+class Wrong(nn.Module):
+    def forward(self, classes, labels, used):
+        wrong = []
+        for found, label, counts in zip(classes, labels, used):
+            if counts and found != label:  #!
+                wrong.append(1)
+            else:
+                wrong.append(0)
+        return torch.tensor(wrong)
+
+
+def build():
+    return Wrong(), (torch.arange(40) % 4, torch.arange(40) % 3, torch.arange(40) > 2)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Wrong(nn.Module):
+    def forward(self, classes, labels, used):
+        wrong = []
+        for found, label, counts in zip(classes.tolist(), labels.tolist(), used.tolist()):
+            if counts and found != label:
+                wrong.append(1)
+            else:
+                wrong.append(0)
+        return torch.tensor(wrong)
+
+
+def build():
+    return Wrong(), (torch.arange(40) % 4, torch.arange(40) % 3, torch.arange(40) > 2)
+""",
+        ),
+        Example(
+            "whole-and-other-numbers-compared",
+            """\
+import torch
+from torch import nn
+
+
+class Hits(nn.Module):
+    def forward(self, ids, values):
+        hits = 0
+        for i in range(len(ids)):
+            if ids[i] == values[i]:  #!
+                hits += 1
+        return torch.tensor(hits)
+
+
+def build():
+    return Hits(), (torch.arange(40), torch.arange(40.0))
+""",
+        ),
+        Example(
             "number-under-the-same-name",
             """\
 import torch
@@ -582,6 +697,8 @@ def build():
             assert isinstance(loop, Looping)
             if loop not in taken and not ends_early(loop):
                 match = _reading(sites, loop, accesses) or _working(sites, loop, accesses)
+                if match is None or not match.fixes:
+                    match = _asking(sites, loop, accesses) or match
                 if match is not None:
                     yield match
 
@@ -600,18 +717,34 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     found = elements_read(sites, loop, reading) if reading else None
     if found is None:
         return None
+    try:
+        fix = _at_once(sites, loop) or Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
+    except RefusedError as refused:
+        return _read_one_by_one(sites, loop, found, None, str(refused))
+    return _read_one_by_one(sites, loop, found, fix)
+
+
+def _asking(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
+    """Elements that conditions ask for, if all of them can be read before the loop."""
+    found = elements_read(sites, loop, [n for n in nodes if reads_number(sites, n)], asked=True)
+    try:
+        edits = read_before(sites, loop, found) if found is not None else ()
+    except RefusedError:
+        return None
+    fix = Fix("Read all elements before the loop", "safe", edits)
+    return _read_one_by_one(sites, loop, found, fix) if found is not None else None
+
+
+def _read_one_by_one(sites: Sites, loop: Looping, found: Elements, fix: Fix | None, obstacle: str = "") -> Match:
     hot = max(found.costly, key=lambda n: sites.share(n))
     share = sites.share(*found.costly, *found.nodes)
     calls = sum(cost.op_calls("aten::item") for n in found.costly if (cost := sites.cost(n)) is not None)
-    fix: Fix | None = None
     message = (
         f"This loop makes Python numbers of single elements {calls} times in one forward, {percent(share)} of it: "
         "each pays an indexing operator and makes the host wait for the device"
     )
-    try:
-        fix = _at_once(sites, loop) or Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
-    except RefusedError as refused:
-        message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {refused}"
+    if fix is None:
+        message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {obstacle}"
     return Match(
         place(sites, hot),
         message,
