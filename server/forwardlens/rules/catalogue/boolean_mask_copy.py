@@ -395,6 +395,24 @@ def build():
 """,
         ),
         Example(
+            "mean-of-the-picked",
+            """\
+import torch
+from torch import nn
+
+
+class Centred(nn.Module):
+    def forward(self, x, used):
+        y = torch.zeros_like(x)
+        y[used] = x[used] - x[used].amax()
+        return y
+
+
+def build():
+    return Centred(), (torch.rand(64, 64), torch.rand(64, 64) < 0.6)
+""",
+        ),
+        Example(
             "written-through-another-name",
             """\
 import torch
@@ -624,10 +642,14 @@ def _unpicked(sites: Sites, value: ast.expr, target: ast.Subscript, picked: _Pic
     mask = _with_dimensions(sites, picked.mask, picked.trailing)
     parts: dict[ast.expr, str] = {}
     for pick in picks:
-        one = f"{_atom(sites, pick.value)}.new_ones(())" if _may_be_boolean(sites, value) else "1"
+        one = f"{_atom(sites, pick.value)}.new_ones(())" if _may_be_boolean(sites, value, picks) else "1"
         parts[pick] = f"{torch}.where({mask}, {sites.tree.text(pick.value)}, {one})"
     unclear = next(_unclear(sites, value, picks), None) if _is_unbounded(sites, value, picks) else None
-    obstacle = f"a gradient for `{sites.tree.text(unclear)}` would take in what the mask leaves out" if unclear else ""
+    obstacle = (
+        f"`{sites.tree.text(unclear)}` may be a tensor, whose gradient would take in what the mask leaves out"
+        if unclear is not None
+        else ""
+    )
     return _Whole(splice(sites.source, value, parts), obstacle)
 
 
@@ -674,7 +696,15 @@ def _is_elementwise(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> 
     ran = [op for op in cost.ops if op.outermost and op.shapes] if cost is not None else []
     # Whatever else took part had no dimensions in the run.
     single = bool(ran) and all(sum(shape != () for shape in op.shapes) == len(moving) for op in ran)
-    return bool(moving) and single and all(is_repeatable(o) for o in still)
+    return bool(moving) and single and all(is_repeatable(o) and not _has_pick(o, picks) for o in still)
+
+
+def _has_pick(node: ast.expr, picks: Sequence[ast.expr]) -> bool:
+    return any(n in picks for n in walk(node))
+
+
+def _is_literal(node: ast.expr) -> bool:
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
 def _is_straight(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bool:
@@ -682,7 +712,7 @@ def _is_straight(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> boo
     operands = _operands(sites, node) if node not in picks else None
     if operands is None:
         return True
-    constants = [isinstance(o, ast.Constant) for o in operands]
+    constants = [_is_literal(o) for o in operands]
     if isinstance(node, ast.Call):
         known = _function(sites, node) in _STRAIGHT and all(constants[1:])
     elif isinstance(node, ast.BinOp):
@@ -700,7 +730,7 @@ def _is_unbounded(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bo
         return False
     called = _function(sites, node) if isinstance(node, ast.Call) else ""
     power = called == "pow" or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow))
-    divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and not isinstance(operands[1], ast.Constant)
+    divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and not _is_literal(operands[1])
     fractional = power and not all((integer(o) or 0) > 0 for o in operands[1:])
     return called in _UNBOUNDED or divided or fractional or any(_is_unbounded(sites, o, picks) for o in operands)
 
@@ -718,12 +748,11 @@ def _unclear(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> Iterato
         yield from _unclear(sites, operand, picks)
 
 
-def _may_be_boolean(sites: Sites, node: ast.expr) -> bool:
+def _may_be_boolean(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bool:
     """Whether a product is of picked elements alone: it is boolean if they are, and must not become another dtype."""
-    products = [n for n in walk(node) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
-    named = {"mul", "multiply"}
-    calls = any(isinstance(n, ast.Call) and _function(sites, n) in named for n in walk(node))
-    return calls or any(not any(isinstance(n, ast.Constant) for n in walk(p)) for p in products)
+    multiplied = [n for n in walk(node) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+    called = [n for n in walk(node) if isinstance(n, ast.Call) and _function(sites, n) in {"mul", "multiply"}]
+    return bool(called) or any(_has_pick(n.left, picks) and _has_pick(n.right, picks) for n in multiplied)
 
 
 def _atom(sites: Sites, node: ast.expr) -> str:
@@ -802,10 +831,20 @@ def _rest(sites: Sites, written: _Written) -> _Written | None:
     if private_since(sites, written.node, place.id) is None or torch_name(sites.tree.module) is None:
         return None
     masks = written.picked.mask, rest.picked.mask
+    if any(place.id in names_read(mask) for mask in masks) or _reads_whole(sites, rest, place.id):
+        return None
     fits = all(is_repeatable(m) for m in masks) and not any(
         has_comment(sites.source, *offsets(sites.source, n)) for n in here
     )
     return rest if fits and _are_complements(sites, *masks, rest.node) else None
+
+
+def _reads_whole(sites: Sites, written: _Written, name: str) -> bool:
+    """Whether what is written depends on more elements of `name` than those that the mask picks."""
+    mask = sites.tree.text(written.target.slice)
+    reads = [n for n in walk(written.node.value) if isinstance(n, ast.Name) and n.id == name]
+    around = [sites.tree.parent(read) for read in reads]
+    return not all(isinstance(n, ast.Subscript) and sites.tree.text(n.slice) == mask for n in around)
 
 
 def _is_rest(sites: Sites, written: _Written) -> bool:

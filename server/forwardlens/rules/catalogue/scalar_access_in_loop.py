@@ -12,7 +12,7 @@ from forwardlens.rules.callers import by_loop, rounds_of
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.loops import ends_early
 from forwardlens.rules.readouts import Elements, elements_of, elements_read, read_before, reads_number
 from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, place
@@ -480,6 +480,25 @@ def build():
 """,
         ),
         Example(
+            "added-up-by-position",
+            """\
+import torch
+from torch import nn
+
+
+class Evidence(nn.Module):
+    def forward(self, rows, weights):
+        grid = torch.zeros(8)
+        for row, weight in zip(rows, weights):
+            grid[row.item()] += weight * row  #!
+        return grid
+
+
+def build():
+    return Evidence(), (torch.arange(40) % 8, torch.rand(40))
+""",
+        ),
+        Example(
             "number-under-the-same-name",
             """\
 import torch
@@ -743,6 +762,12 @@ def _read_one_by_one(sites: Sites, loop: Looping, found: Elements, fix: Fix | No
         f"This loop makes Python numbers of single elements {calls} times in one forward, {percent(share)} of it: "
         "each pays an indexing operator and makes the host wait for the device"
     )
+    summed = _summed_at(sites, loop, found)
+    if summed is not None:
+        message = (
+            f"{message}; without the loop, `index_put_` with `accumulate=True` adds to all positions of `{summed}` in "
+            "one operator, in another order"
+        )
     if fix is None:
         message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {obstacle}"
     return Match(
@@ -753,6 +778,26 @@ def _read_one_by_one(sites: Sites, loop: Looping, found: Elements, fix: Fix | No
         (head(sites, loop),),
         (fix,) if fix is not None else (),
     )
+
+
+def _summed_at(sites: Sites, loop: Looping, found: Elements) -> str | None:
+    """The tensor that a loop does nothing but add to, at positions that it reads: `grid[row, col] += value`."""
+    statement = loop.body[0] if isinstance(loop, ast.For) and len(loop.body) == 1 else None
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        target, uses = statement.target, 1
+    elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+        target, uses = statement.targets[0], 2
+        sides = {sites.tree.text(statement.value.left), sites.tree.text(statement.value.right)}
+        if not isinstance(statement.value.op, ast.Add) or sites.tree.text(target) not in sides:
+            return None
+    else:
+        return None
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    name, items = target.value.id, index_items(target)
+    positions = all(any(n in found.nodes for n in walk(item)) for item in items)
+    alone = sum(isinstance(n, ast.Name) and n.id == name for n in walk(loop)) == uses
+    return name if positions and alone else None
 
 
 def _at_once(sites: Sites, loop: Looping) -> Fix | None:
