@@ -750,6 +750,9 @@ def _asking(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         edits = read_before(sites, loop, found) if found is not None else ()
     except RefusedError:
         return None
+    if _at_once(sites, loop) is not None:
+        # Rules that do without the loop have more to give.
+        return None
     fix = Fix("Read all elements before the loop", "safe", edits)
     return _read_one_by_one(sites, loop, found, fix) if found is not None else None
 
