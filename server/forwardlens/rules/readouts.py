@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -26,10 +26,12 @@ from forwardlens.source.dataflow import (
     read_after,
 )
 from forwardlens.source.rewrite import checked, insert_before, replace_node, replace_statements, stands_alone
-from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
+from forwardlens.source.tree import Function, Looping, argument, dotted, integer, is_atom, walk
 
 _NUMBERS = frozenset({"int", "float", "bool", "round", "range"})
 _READ = ("aten::item", "aten::_local_scalar_dense")
+# Every dtype holds the whole numbers below this.
+_SMALL = 128
 # `tolist` makes a Python number of every element; this many for each one that is read are worth it.
 _MOST_UNREAD = 8
 
@@ -75,12 +77,15 @@ def reads_number(sites: Sites, node: ast.AST) -> bool:
     return cost is not None and cost.op_calls(*_READ) >= LEAST_ROUNDS
 
 
-def elements_read(sites: Sites, loop: Looping, reading: list[ast.AST]) -> Elements | None:
-    """What `loop` makes Python numbers of, of the expressions `reading` that made some. None if it is no elements."""
-    indexed = [read for part in body(loop) for n in walk(part) if (read := _indexed(sites, n)) is not None]
+def elements_read(sites: Sites, loop: Looping, reading: list[ast.AST], *, asked: bool = False) -> Elements | None:
+    """What `loop` makes Python numbers of, of the expressions `reading` that made some. None if it is no elements.
+
+    With `asked` also the elements that conditions ask for, as in `if x[i] == y[j]`.
+    """
+    indexed = [read for part in body(loop) for n in walk(part) if (read := _indexed(sites, n, asked)) is not None]
     indexed = [r for r in indexed if _among(r.node, reading)]
     indexed.sort(key=lambda read: sites.source.span(read.node).start)
-    iterated = [i for i in _iterated(sites, loop) if any(_among(n, reading) for n in i.nodes)]
+    iterated = [i for i in _iterated(sites, loop, asked) if any(_among(n, reading) for n in i.nodes)]
     nodes = [r.node for r in indexed] + [n for i in iterated for n in i.nodes]
     costly = tuple(n for n in reading if any(_among(node, [n]) for node in nodes))
     return Elements((*indexed,), (*iterated,), costly) if costly else None
@@ -90,12 +95,14 @@ def _among(node: ast.expr, others: Iterable[ast.AST]) -> bool:
     return any(node in walk(other) or other in walk(node) for other in others)
 
 
-def _number_of(sites: Sites, element: ast.expr) -> ast.expr | None:
+def _number_of(sites: Sites, element: ast.expr, asked: bool = False) -> ast.expr | None:
     """What stands for a Python number if `element` becomes one where it stands.
 
-    `x.item()` as a whole, or `x` inside `int(x)`, `range(x)`, `y[:x]` and `y[b, x]`.
+    `x.item()` as a whole, or `x` inside `int(x)`, `range(x)`, `y[:x]` and `y[b, x]`; with `asked` also in conditions.
     """
     parent = sites.tree.parent(element)
+    if asked and (_is_asked(sites, element) or (isinstance(parent, ast.Compare) and _is_asked(sites, parent))):
+        return element
     above = sites.tree.parent(parent) if parent is not None else None
     if isinstance(parent, ast.Attribute) and parent.attr == "item":
         return above if isinstance(above, ast.Call) and above.func is parent else None
@@ -110,11 +117,26 @@ def _number_of(sites: Sites, element: ast.expr) -> ast.expr | None:
     return None
 
 
-def _indexed(sites: Sites, node: ast.AST) -> _Indexed | None:
+def _is_asked(sites: Sites, node: ast.expr) -> bool:
+    """Whether a tensor, or a comparison of tensors, is asked for its truth, and for nothing else."""
+    inner, above = node, sites.tree.parent(node)
+    while isinstance(above, ast.BoolOp):
+        inner, above = above, sites.tree.parent(above)
+    if isinstance(above, ast.Call):
+        # Of a tensor itself `int` asks for its number.
+        converts = dotted(above.func) in {"int", "bool", "float"} and above.args == [node]
+        return isinstance(node, ast.Compare) and converts and reads_number(sites, above)
+    tested = isinstance(above, (ast.If, ast.While, ast.IfExp, ast.Assert)) and above.test is inner
+    kept = isinstance(above, ast.comprehension) and inner in above.ifs
+    negated = isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not)
+    return (tested or kept or negated) and reads_number(sites, node)
+
+
+def _indexed(sites: Sites, node: ast.AST, asked: bool) -> _Indexed | None:
     """`starts[i].item()`, or `starts[i]` where it becomes a number."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
         return None
-    whole = _number_of(sites, node)
+    whole = _number_of(sites, node, asked)
     items: list[ast.expr] = []
     base: ast.expr = node
     cost, ranks, elements = None, 0, 0
@@ -130,13 +152,13 @@ def _indexed(sites: Sites, node: ast.AST) -> _Indexed | None:
     return _Indexed(whole, base, tuple(items), elements) if ranks == len(items) else None
 
 
-def _iterated(sites: Sites, loop: Looping) -> Iterator[_Iterated]:
+def _iterated(sites: Sites, loop: Looping, asked: bool) -> Iterator[_Iterated]:
     """The loop's variables that are elements of tensors and become Python numbers."""
     for name, iterable, repeated in elements_of(sites, loop):
         numbers: list[ast.expr] = []
         others: list[ast.Name] = []
         for read in (n for n in repeated if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)):
-            number = _number_of(sites, read)
+            number = _number_of(sites, read, asked)
             if number is None:
                 others.append(read)
             else:
@@ -215,12 +237,33 @@ def read_before(sites: Sites, loop: Looping, found: Elements) -> tuple[Edit, ...
     if function is None:
         raise RefusedError("the loop is not inside a function")
     _require_no_writer(sites, loop)
+    _require_comparable(sites, found)
     edits = [edit for iterated in found.iterated for edit in _iterate_numbers(sites, function, loop, iterated)]
-    edits += _index_numbers(sites, function, loop, found.indexed)
+    rows = {name: iterable for name, iterable, _ in elements_of(sites, loop)}
+    for name, iterable in rows.items():
+        reads = [read for read in found.indexed if dotted(read.base) == name]
+        edits += _index_rows(sites, function, loop, name, iterable, reads) if reads else ()
+    edits += _index_numbers(sites, function, loop, [r for r in found.indexed if dotted(r.base) not in rows])
     fitted = checked(sites.source, edits)
     if fitted is None:
         raise RefusedError("the edits do not fit together")
     return fitted
+
+
+def _require_comparable(sites: Sites, found: Elements) -> None:
+    """Raises `RefusedError` if Python may compare the numbers of two elements otherwise than torch does.
+
+    Torch converts both to one dtype first, which rounds large whole numbers, and a literal to that of the tensor.
+    """
+    for comparison in {p for n in found.nodes if isinstance(p := sites.tree.parent(n), ast.Compare)}:
+        sides = [comparison.left, *comparison.comparators]
+        cost = sites.cost(comparison)
+        dtypes = {d for op in cost.ops if op.outermost for d in op.dtypes[:2] if d} if cost is not None else set[str]()
+        read = [side in found.nodes for side in sides]
+        alike = all(read) and (len(dtypes - {"bool"}) == 1 or all("int" in d or d == "bool" for d in dtypes))
+        small = read.count(False) == 1 and any(integer(side) in range(_SMALL) for side in sides)
+        if len(sides) != 2 or not (alike or small):
+            raise RefusedError(f"`{sites.tree.text(comparison)}` may compare numbers of two kinds")
 
 
 def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _Iterated) -> Iterator[Edit]:
@@ -232,9 +275,14 @@ def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _It
         raise RefusedError(f"`{found.name}` is used as a tensor too")
     if isinstance(loop, ast.stmt) and rebound is None and read_after(tree, loop, found.name):
         raise RefusedError(f"`{found.name}` is read after the loop")
-    shared = {s for place in may_alias(found.iterable) for s in aliases(function, place)}
-    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, loop)):
-        raise RefusedError(f"the loop may change `{text}`")
+    _require_unchanged(sites, function, loop, found.iterable)
+    outer = _rows_around(sites, function, loop, found.iterable)
+    if outer is not None:
+        yield _listed(sites, outer)
+    if _is_list(sites, loop, found):
+        assert isinstance(loop, ast.expr)
+        yield replace_node(source, loop, text if outer is not None else _list_of(sites, found.iterable))
+        return
     for node in found.nodes:
         if isinstance(node, ast.Call):
             alone = rebound is not None and rebound.value is node and stands_alone(tree, rebound)
@@ -242,15 +290,90 @@ def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _It
                 yield replace_statements(tree, [rebound], [])
             else:
                 yield replace_node(source, node, found.name)
-    unbind = found.iterable if isinstance(found.iterable, ast.Call) else None
-    if unbind is not None and isinstance(unbind.func, ast.Attribute) and unbind.func.attr == "unbind":
-        axis = argument(unbind, 0, "dim")
-        if dotted(unbind.func.value) == "torch" or (axis is not None and integer(axis) != 0):
+    if outer is None:
+        yield _listed(sites, found.iterable)
+
+
+def _require_unchanged(sites: Sites, function: Function, loop: Looping, tensor: ast.expr) -> None:
+    shared = {s for place in may_alias(tensor) for s in aliases(function, place)}
+    if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, loop)):
+        raise RefusedError(f"the loop may change `{sites.tree.text(tensor)}`")
+
+
+def _listed(sites: Sites, tensor: ast.expr) -> Edit:
+    return replace_node(sites.source, tensor, _list_of(sites, tensor))
+
+
+def _list_of(sites: Sites, tensor: ast.expr) -> str:
+    """`sizes.tolist()`, also for `sizes.unbind(0)`."""
+    text = sites.tree.text(tensor)
+    if isinstance(tensor, ast.Call) and isinstance(tensor.func, ast.Attribute) and tensor.func.attr == "unbind":
+        axis = argument(tensor, 0, "dim")
+        if dotted(tensor.func.value) == "torch" or (axis is not None and integer(axis) != 0):
             raise RefusedError(f"`{text}` has another form")
-        text = tree.text(unbind.func.value)
-    elif not isinstance(found.iterable, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        text = sites.tree.text(tensor.func.value)
+    elif not is_atom(tensor):
         text = f"({text})"
-    yield replace_node(source, found.iterable, f"{text}.tolist()")
+    return f"{text}.tolist()"
+
+
+def _is_list(sites: Sites, loop: Looping, found: _Iterated) -> bool:
+    """Whether `loop` makes a list of all numbers and does nothing else: `[v.item() for v in x]`."""
+    if not isinstance(loop, ast.ListComp) and not (isinstance(loop, ast.GeneratorExp) and _is_unpacked(sites, loop)):
+        return False
+    head = loop.generators[0]
+    plain = len(loop.generators) == 1 and not head.ifs and not head.is_async and isinstance(head.target, ast.Name)
+    return plain and head.iter is found.iterable and isinstance(loop.elt, ast.Call) and found.nodes == (loop.elt,)
+
+
+def _is_unpacked(sites: Sites, generator: ast.GeneratorExp) -> bool:
+    """Whether all of a generator is read where it stands: `a, b = (...)`, `[*(...)]`."""
+    parent = sites.tree.parent(generator)
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(target, (ast.Tuple, ast.List)) for target in parent.targets)
+    return isinstance(parent, ast.Starred)
+
+
+def _rows_around(sites: Sites, function: Function, loop: Looping, rows: ast.expr) -> ast.expr | None:
+    """The tensor whose rows an outer loop gives this one, if all of it can be read before: `for row in table`."""
+    around = next(sites.tree.loops(loop), None)
+    given = elements_of(sites, around) if around is not None else ()
+    table = next((iterable for name, iterable, _ in given if name == dotted(rows)), None)
+    if around is None or table is None:
+        return None
+    try:
+        _require_rows(sites, function, around, table, [rows])
+        _list_of(sites, table)
+    except RefusedError:
+        return None
+    return table
+
+
+def _require_rows(sites: Sites, function: Function, loop: Looping, tensor: ast.expr, reads: Iterable[ast.expr]) -> None:
+    """Raises `RefusedError` unless the rows of `tensor` may be lists: nothing but `reads` looks at one."""
+    name, repeated = next((name, repeated) for name, tensors, repeated in elements_of(sites, loop) if tensors is tensor)
+    named = [n for n in repeated if isinstance(n, ast.Name) and n.id == name]
+    if any(n not in reads for n in named):
+        raise RefusedError(f"`{name}` is used as a tensor too")
+    if isinstance(loop, ast.stmt) and read_after(sites.tree, loop, name):
+        raise RefusedError(f"`{name}` is read after the loop")
+    _require_no_writer(sites, loop)
+    _require_unchanged(sites, function, loop, tensor)
+
+
+def _index_rows(
+    sites: Sites, function: Function, loop: Looping, name: str, tensor: ast.expr, reads: Sequence[_Indexed]
+) -> Iterator[Edit]:
+    """`for row in table.tolist()` where a round makes numbers of `row[0]` and the like."""
+    _require_rows(sites, function, loop, tensor, [read.base for read in reads])
+    for read in reads:
+        if not all(_is_counter(sites, loop, item) for item in read.items):
+            raise RefusedError(f"`{sites.tree.text(read.node)}` is not indexed by counters alone")
+        if read.elements > _MOST_UNREAD * len(reads):
+            raise RefusedError(f"most elements of `{name}` are never read")
+        index = "".join(f"[{sites.tree.text(item)}]" for item in read.items)
+        yield replace_node(sites.source, read.node, f"{name}{index}")
+    yield _listed(sites, tensor)
 
 
 def _rebound(loop: Looping, found: _Iterated) -> ast.Assign | None:
@@ -361,7 +484,8 @@ def _counters(loop: Looping) -> set[str]:
 def _require_no_writer(sites: Sites, loop: Looping) -> None:
     """Raises `RefusedError` if whoever reads a generator may change its tensors between two rounds."""
     # A generator that is an argument runs inside that call.
-    lazy = isinstance(loop, ast.GeneratorExp) and not isinstance(sites.tree.parent(loop), ast.Call)
+    at_once = isinstance(loop, ast.GeneratorExp) and _is_unpacked(sites, loop)
+    lazy = isinstance(loop, ast.GeneratorExp) and not at_once and not isinstance(sites.tree.parent(loop), ast.Call)
     if not lazy and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(loop)):
         return
     if any(_writes(sites, function) for function in ran_functions(sites.context)):

@@ -12,9 +12,9 @@ from forwardlens.rules.callers import by_loop, rounds_of
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.loops import ends_early
-from forwardlens.rules.readouts import elements_of, elements_read, read_before, reads_number
+from forwardlens.rules.readouts import Elements, elements_of, elements_read, read_before, reads_number
 from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, place
 from forwardlens.rules.rounds import (
     claimed,
@@ -27,13 +27,13 @@ from forwardlens.rules.rounds import (
     working,
 )
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.tree import Looping, walk
+from forwardlens.source.tree import Comprehension, Looping, walk
 
 
 class ScalarAccessInLoop(Rule):
     """## What it does
-    Finds loops that take a tensor apart element by element: `starts[i].item()`, `int(lengths[b])`, arithmetic on
-    `x[i, j]`, or writes to one element at a time.
+    Finds loops that take a tensor apart element by element: `starts[i].item()`, `int(lengths[b])`, conditions such as
+    `x[i] == y[j]`, arithmetic on `x[i, j]`, or writes to one element at a time.
 
     ## Why it costs
     Every element costs an indexing operator and a Python object, thousands of times what the arithmetic costs. Where
@@ -46,8 +46,9 @@ class ScalarAccessInLoop(Rule):
 
     ## Fix safety
     Reading once is offered as safe if the loop leaves the tensor alone and indexes it by counters only: `tolist()`
-    in front of the loop gives the same numbers. Work on single elements is replaced as a whole if every round is
-    independent and each expression has a form for all rounds.
+    in front of the loop gives the same numbers. Elements that are compared with each other must have been of one dtype
+    in the run, or all whole numbers: torch rounds before it compares a whole number with another one. Work on single
+    elements is replaced as a whole if every round is independent and each expression has a form for all rounds.
     """
 
     name: ClassVar[str] = "scalar-access-in-loop"
@@ -233,6 +234,268 @@ class Peaks(nn.Module):
 
 def build():
     return Peaks(), (torch.rand(160), torch.arange(41) * 4)
+""",
+        ),
+        Example(
+            "rows-unpacked",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start, length, loud = (v.item() for v in note)  #!
+            roll[start : start + length, pitch] = loud
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes.tolist():
+            pitch, start, length, loud = note
+            roll[start : start + length, pitch] = loud
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+        ),
+        Example(
+            "rows-by-position",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            start = int(note[1])
+            roll[start : start + note[2].item(), int(note[0])] = int(note[3]) / 4  #!
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes.tolist():
+            start = int(note[1])
+            roll[start : start + note[2], int(note[0])] = int(note[3]) / 4
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+        ),
+        Example(
+            "rows-used-as-tensors-too",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start = [v.item() for v in note[:2]]  #!
+            roll[start, pitch] = note.sum()
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Roll(nn.Module):
+    def draw(self, notes):
+        roll = torch.zeros(60, 12)
+        for note in notes:
+            pitch, start = note[:2].tolist()
+            roll[start, pitch] = note.sum()
+        return roll
+
+    def forward(self, notes):
+        return self.draw(notes) * 2
+
+
+def build():
+    return Roll(), (torch.arange(160).view(40, 4) % 12,)
+""",
+        ),
+        Example(
+            "compared-one-by-one",
+            """\
+import torch
+from torch import nn
+
+
+def errors(hyp, ref):
+    before = list(range(len(ref) + 1))
+    for i in range(1, len(hyp) + 1):
+        row = [i]
+        for j in range(1, len(ref) + 1):
+            swap = before[j - 1] + (0 if hyp[i - 1] == ref[j - 1] else 1)  #!
+            row.append(min(before[j] + 1, row[j - 1] + 1, swap))
+        before = row
+    return before[-1]
+
+
+class Errors(nn.Module):
+    def forward(self, hyp, ref):
+        return torch.tensor(errors(hyp, ref))
+
+
+def build():
+    return Errors(), (torch.arange(12) % 5, torch.arange(14) % 3)
+""",
+            """\
+import torch
+from torch import nn
+
+
+def errors(hyp, ref):
+    before = list(range(len(ref) + 1))
+    hyp_list = hyp.tolist()
+    ref_list = ref.tolist()
+    for i in range(1, len(hyp) + 1):
+        row = [i]
+        for j in range(1, len(ref) + 1):
+            swap = before[j - 1] + (0 if hyp_list[i - 1] == ref_list[j - 1] else 1)
+            row.append(min(before[j] + 1, row[j - 1] + 1, swap))
+        before = row
+    return before[-1]
+
+
+class Errors(nn.Module):
+    def forward(self, hyp, ref):
+        return torch.tensor(errors(hyp, ref))
+
+
+def build():
+    return Errors(), (torch.arange(12) % 5, torch.arange(14) % 3)
+""",
+        ),
+        Example(
+            "conditions-of-elements",
+            """\
+import torch
+from torch import nn
+
+
+class Wrong(nn.Module):
+    def forward(self, classes, labels, used):
+        wrong = []
+        for found, label, counts in zip(classes, labels, used):
+            if counts and found != label:  #!
+                wrong.append(1)
+            else:
+                wrong.append(0)
+        return torch.tensor(wrong)
+
+
+def build():
+    return Wrong(), (torch.arange(40) % 4, torch.arange(40) % 3, torch.arange(40) > 2)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Wrong(nn.Module):
+    def forward(self, classes, labels, used):
+        wrong = []
+        for found, label, counts in zip(classes.tolist(), labels.tolist(), used.tolist()):
+            if counts and found != label:
+                wrong.append(1)
+            else:
+                wrong.append(0)
+        return torch.tensor(wrong)
+
+
+def build():
+    return Wrong(), (torch.arange(40) % 4, torch.arange(40) % 3, torch.arange(40) > 2)
+""",
+        ),
+        Example(
+            "whole-and-other-numbers-compared",
+            """\
+import torch
+from torch import nn
+
+
+class Hits(nn.Module):
+    def forward(self, ids, values):
+        hits = 0
+        for i in range(len(ids)):
+            if ids[i] == values[i]:  #!
+                hits += 1
+        return torch.tensor(hits)
+
+
+def build():
+    return Hits(), (torch.arange(40), torch.arange(40.0))
+""",
+        ),
+        Example(
+            "added-up-by-position",
+            """\
+import torch
+from torch import nn
+
+
+class Evidence(nn.Module):
+    def forward(self, rows, weights):
+        grid = torch.zeros(8)
+        for row, weight in zip(rows, weights):
+            grid[row.item()] += weight * row  #!
+        return grid
+
+
+def build():
+    return Evidence(), (torch.arange(40) % 8, torch.rand(40))
 """,
         ),
         Example(
@@ -442,13 +705,19 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        nodes = [n for n, c in sites.items() if in_rounds(c) and (reads_number(sites, n) or is_element(sites, n))]
+        nodes = [
+            n
+            for n, c in sites.items()
+            if (in_rounds(c) and (reads_number(sites, n) or is_element(sites, n))) or _reads_short_rows(sites, n)
+        ]
         loops = by_loop(sites, nodes)
         taken = claimed(context, sites, (EmbeddingInLoop(), MaskingInLoop())) if loops else {}
         for loop, accesses in loops.items():
             assert isinstance(loop, Looping)
             if loop not in taken and not ends_early(loop):
                 match = _reading(sites, loop, accesses) or _working(sites, loop, accesses)
+                if match is None or not match.fixes:
+                    match = _asking(sites, loop, accesses) or match
                 if match is not None:
                     yield match
 
@@ -456,23 +725,54 @@ def build():
 # -- elements that become Python numbers
 
 
+def _reads_short_rows(sites: Sites, node: ast.AST) -> bool:
+    """Whether a comprehension of few rounds that reads numbers runs in every round of another loop."""
+    around = [*sites.tree.loops(node)]
+    return len(around) > 1 and isinstance(around[0], Comprehension) and reads_number(sites, node)
+
+
 def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     reading = [n for n in nodes if reads_number(sites, n)]
     found = elements_read(sites, loop, reading) if reading else None
     if found is None:
         return None
+    try:
+        fix = _at_once(sites, loop) or Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
+    except RefusedError as refused:
+        return _read_one_by_one(sites, loop, found, None, str(refused))
+    return _read_one_by_one(sites, loop, found, fix)
+
+
+def _asking(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
+    """Elements that conditions ask for, if all of them can be read before the loop."""
+    found = elements_read(sites, loop, [n for n in nodes if reads_number(sites, n)], asked=True)
+    try:
+        edits = read_before(sites, loop, found) if found is not None else ()
+    except RefusedError:
+        return None
+    if _at_once(sites, loop) is not None:
+        # Rules that do without the loop have more to give.
+        return None
+    fix = Fix("Read all elements before the loop", "safe", edits)
+    return _read_one_by_one(sites, loop, found, fix) if found is not None else None
+
+
+def _read_one_by_one(sites: Sites, loop: Looping, found: Elements, fix: Fix | None, obstacle: str = "") -> Match:
     hot = max(found.costly, key=lambda n: sites.share(n))
     share = sites.share(*found.costly, *found.nodes)
     calls = sum(cost.op_calls("aten::item") for n in found.costly if (cost := sites.cost(n)) is not None)
-    fix: Fix | None = None
     message = (
         f"This loop makes Python numbers of single elements {calls} times in one forward, {percent(share)} of it: "
         "each pays an indexing operator and makes the host wait for the device"
     )
-    try:
-        fix = _at_once(sites, loop) or Fix("Read all elements before the loop", "safe", read_before(sites, loop, found))
-    except RefusedError as refused:
-        message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {refused}"
+    summed = _summed_at(sites, loop, found)
+    if summed is not None:
+        message = (
+            f"{message}; without the loop, `index_put_` with `accumulate=True` adds to all positions of `{summed}` in "
+            "one operator, in another order"
+        )
+    if fix is None:
+        message = f"{message}; read them once with `tolist()`, or keep them tensors. No automatic fix: {obstacle}"
     return Match(
         place(sites, hot),
         message,
@@ -481,6 +781,26 @@ def _reading(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix is not None else (),
     )
+
+
+def _summed_at(sites: Sites, loop: Looping, found: Elements) -> str | None:
+    """The tensor that a loop does nothing but add to, at positions that it reads: `grid[row, col] += value`."""
+    statement = loop.body[0] if isinstance(loop, ast.For) and len(loop.body) == 1 else None
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        target, uses = statement.target, 1
+    elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+        target, uses = statement.targets[0], 2
+        sides = {sites.tree.text(statement.value.left), sites.tree.text(statement.value.right)}
+        if not isinstance(statement.value.op, ast.Add) or sites.tree.text(target) not in sides:
+            return None
+    else:
+        return None
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    name, items = target.value.id, index_items(target)
+    positions = all(any(n in found.nodes for n in walk(item)) for item in items)
+    alone = sum(isinstance(n, ast.Name) and n.id == name for n in walk(loop)) == uses
+    return name if positions and alone else None
 
 
 def _at_once(sites: Sites, loop: Looping) -> Fix | None:
