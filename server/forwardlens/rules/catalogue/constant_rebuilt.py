@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,9 +13,17 @@ from forwardlens.rules.constants import attribute_stores, attribute_value, const
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
-from forwardlens.rules.operations import is_torch_function, torch_name
-from forwardlens.source.dataflow import changes, names_bound, overlap
-from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, splice
+from forwardlens.rules.operations import is_torch_function, numpy_name, torch_function, torch_name
+from forwardlens.source.dataflow import changes, names_bound, names_used, overlap
+from forwardlens.source.rewrite import (
+    checked,
+    has_comment,
+    insert_before,
+    offsets,
+    replace_node,
+    splice,
+    stands_alone,
+)
 from forwardlens.source.tree import Function, Tree, dotted, module_aliases, walk
 
 _LITERALS = frozenset({"tensor", "as_tensor"})
@@ -30,6 +38,21 @@ _FILLED = frozenset({"zeros", "ones", "full"})
 _SHAPED = frozenset(
     "tril triu unsqueeze view reshape bool float long int to flip cumsum exp log sqrt sin cos pow".split()
 )
+# Made of a list, in a type of their own, and how a tensor of another type is turned into it.
+_TYPED: Mapping[str, str] = {
+    "Tensor": ".to({torch}.get_default_dtype())",
+    "FloatTensor": ".float()",
+    "DoubleTensor": ".double()",
+    "HalfTensor": ".half()",
+    "BFloat16Tensor": ".bfloat16()",
+    "LongTensor": ".long()",
+    "IntTensor": ".int()",
+    "ShortTensor": ".short()",
+    "CharTensor": ".char()",
+    "ByteTensor": ".byte()",
+    "BoolTensor": ".bool()",
+}
+_LISTS = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.ListComp)
 # Reading a number out of an array takes several times as long as out of a list.
 _SLOW_NS = 40
 # What `nn.Module` has a meaning for, and names that say nothing.
@@ -42,7 +65,7 @@ class ConstantRebuilt(Rule):
     """## What it does
     Finds tensors that every forward makes anew from the same constants: `torch.tensor([...])` of literals or of a
     list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes. A tensor made from a list
-    of arrays is reported too: it is read number by number.
+    of arrays, by `torch.tensor` or `torch.FloatTensor`, is reported too: it is read number by number.
 
     ## Why it costs
     A Python list is converted one number at a time, at about 50 ns each. On a GPU each new tensor is also a copy from
@@ -55,8 +78,8 @@ class ConstantRebuilt(Rule):
     ## Fix safety
     The fix is offered as safe if nothing in the file can change what the constant is made of, nothing writes to the
     tensor, and it follows the device of the module: a buffer with `persistent=False` moves with the module and leaves
-    `state_dict` as it was. For arrays, `np.stack` makes a new array, so nothing is shared with the caller. A module
-    that is converted to another dtype converts its buffers too, which trying the fix shows.
+    `state_dict` as it was. A module that is converted to another dtype converts its buffers too, which trying the fix
+    shows. For arrays, `np.stack` and `np.array` make a new array, so nothing is shared with the caller.
     """
 
     name: ClassVar[str] = "constant-rebuilt"
@@ -270,6 +293,103 @@ def build():
 """,
         ),
         Example(
+            "arrays-in-a-type-of-their-own",
+            """\
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, steps):
+        states = torch.FloatTensor([step["state"] for step in steps])  #!
+        rewards = torch.FloatTensor([step["reward"] for step in steps])
+        return states.mean(dim=1) * rewards
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = [{"state": torch.rand(64).double().numpy(), "reward": 0.5} for _ in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.steps)
+
+
+def build():
+    torch.manual_seed(0)
+    return Replay(), (torch.zeros(64),)
+""",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, steps):
+        states = torch.from_numpy(np.array([step["state"] for step in steps])).float()
+        rewards = torch.FloatTensor([step["reward"] for step in steps])
+        return states.mean(dim=1) * rewards
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = [{"state": torch.rand(64).double().numpy(), "reward": 0.5} for _ in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.steps)
+
+
+def build():
+    torch.manual_seed(0)
+    return Replay(), (torch.zeros(64),)
+""",
+        ),
+        Example(
+            "arrays-in-the-default-type",
+            """\
+import numpy
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = numpy.arange(2000.0), numpy.ones(2000)
+
+    def forward(self, x):
+        both = torch.Tensor([self.left, self.right])  #!
+        return x + both.sum(dim=0)
+
+
+def build():
+    return Batch(), (torch.zeros(2000),)
+""",
+            """\
+import numpy
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = numpy.arange(2000.0), numpy.ones(2000)
+
+    def forward(self, x):
+        both = torch.from_numpy(numpy.array([self.left, self.right])).to(torch.get_default_dtype())
+        return x + both.sum(dim=0)
+
+
+def build():
+    return Batch(), (torch.zeros(2000),)
+""",
+        ),
+        Example(
             "list-that-grows",
             """\
 import torch
@@ -335,7 +455,7 @@ def build():
         if sites is None:
             return
         for node in walk(sites.tree.module):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if isinstance(node, ast.Call):
                 match = _constant(sites, node) or _arrays(sites, node)
                 if match is not None:
                     yield match
@@ -631,36 +751,68 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
 
 def _arrays(sites: Sites, node: ast.Call) -> Match | None:
     """`torch.tensor(rows)` where each row is a NumPy array: PyTorch converts number by number and warns about it."""
-    leaf = _leaf(node)
-    if leaf not in _LITERALS or not is_torch_function(sites.tree.module, node.func):
-        return None
+    name = torch_function(sites.tree.module, node.func)
     cost = sites.cost(node)
-    name = min(module_aliases(sites.tree.module, "numpy") - {"numpy"}, default=None)
-    torch = torch_name(sites.tree.module)
-    if cost is None or len(node.args) != 1 or name is None or torch is None:
+    if name not in _LITERALS | _TYPED.keys() or cost is None or len(node.args) != 1:
         return None
-    if not isinstance(node.args[0], (ast.Name, ast.Attribute, ast.ListComp)) or _is_constant(sites, node.args[0]):
+    if not isinstance(node.args[0], _LISTS) and not _is_list_call(node.args[0]):
+        return None
+    if _is_constant(sites, node.args[0]):
         return None
     shape = next((op.shapes[0] for op in cost.ops if op.name in {"aten::lift_fresh", "aten::to"} and op.shapes), ())
     elements = math.prod(shape)
     if len(shape) < 2 or not elements or 1e6 * cost.self_ms / max(cost.calls, 1) / elements < _SLOW_NS:
         return None
     share = sites.share(node)
-    given = sites.tree.text(node.args[0])
-    fix = None
-    if all(k.arg in {"dtype", "device"} for k in node.keywords) and not has_comment(
-        sites.source, *offsets(sites.source, node)
-    ):
-        rest = ", ".join(sites.tree.text(k) for k in node.keywords)
-        text = f"{torch}.from_numpy({name}.stack({given})){f'.to({rest})' if rest else ''}"
-        edits = checked(sites.source, [replace_node(sites.source, node, text)])
-        fix = Fix("Stack the arrays first", "safe", edits) if edits else None
+    fix, why = _stacked(sites, node, name)
+    message = (
+        f"`{_short(sites.tree.text(node))}` reads a list number by number, {elements:,} of them, {percent(share)} of "
+        "the forward: arrays stacked by NumPy are copied row by row"
+    )
     return Match(
         sites.source.span(node),
-        f"`{sites.tree.text(node)}` reads a list number by number, {elements:,} of them, {percent(share)} of the "
-        "forward: arrays stacked by NumPy are copied row by row",
+        message if fix else f"{message}. No automatic fix: {why}",
         share,
         {"elements": elements, "calls": cost.calls},
         (),
         (fix,) if fix else (),
     )
+
+
+def _is_list_call(node: ast.expr) -> bool:
+    """`list(rows)`, `tuple(t.state for t in batch)`."""
+    return isinstance(node, ast.Call) and dotted(node.func) in {"list", "tuple"} and len(node.args) == 1
+
+
+def _stacked(sites: Sites, node: ast.Call, name: str) -> tuple[Fix | None, str]:
+    """The list as one array, which a tensor takes over. What `array` makes of an empty list has no type to keep."""
+    module, source = sites.tree.module, sites.source
+    torch, numpy = torch_name(module), numpy_name(module)
+    if torch is None:
+        return None, "`torch` is not imported by a name of its own"
+    if has_comment(source, *offsets(source, node)):
+        return None, "a comment stands inside it"
+    if any(k.arg not in ({"dtype", "device"} if name in _LITERALS else ()) for k in node.keywords):
+        return None, "it is given more than a dtype and a device"
+    converted = _TYPED[name].format(torch=torch) if name in _TYPED else _moved(sites, node)
+    typed = name in _TYPED or any(k.arg == "dtype" for k in node.keywords)
+    added = [] if numpy is not None else _numpy_import(sites)
+    if added is None:
+        return None, "NumPy is not imported, and `np` is something else"
+    made = f"{numpy or 'np'}.{'array' if typed else 'stack'}({sites.tree.text(node.args[0])})"
+    edits = checked(source, [*added, replace_node(source, node, f"{torch}.from_numpy({made}){converted}")])
+    return (Fix("Stack the arrays first", "safe", edits), "") if edits else (None, "the text does not allow it")
+
+
+def _moved(sites: Sites, node: ast.Call) -> str:
+    given = ", ".join(sites.tree.text(k) for k in node.keywords)
+    return f".to({given})" if given else ""
+
+
+def _numpy_import(sites: Sites) -> list[Edit] | None:
+    """`import numpy as np` in front of the file's first plain import of torch; None where `np` is taken."""
+    module = sites.tree.module
+    first = next((s for s in module.body if isinstance(s, ast.Import) and s.names[0].name == "torch"), None)
+    if "np" in names_used(module) or first is None or not stands_alone(sites.tree, first):
+        return None
+    return [insert_before(sites.tree, first, ["import numpy as np"])]
