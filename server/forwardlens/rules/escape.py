@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
+from forwardlens.rules.callers import own_function
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
 from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
@@ -162,13 +163,26 @@ def evaluates(module: ast.Module) -> bool:
     )
 
 
-def is_fresh(sites: Sites, node: ast.expr) -> bool:
-    """Whether a value certainly shares no memory with anything that has a name."""
+def is_fresh(sites: Sites, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
+    """Whether a value certainly shares no memory with anything that has a name.
+
+    `seen` are the functions whose results are being asked about.
+    """
     if isinstance(node, ast.Call):
         ran = sites.outermost(node)
         if ran and ran <= FRESH_OPERATORS:
             return True
+        function = own_function(sites, node)
+        if function is not None and function not in seen and _returns_fresh(sites, function, seen | {function}):
+            return True
     return not isinstance(node, (ast.Constant, ast.Lambda)) and not may_alias(node)
+
+
+def _returns_fresh(sites: Sites, function: Function, seen: frozenset[Function]) -> bool:
+    """Whether all that a function returns is made in the expression that returns it."""
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return)]
+    plain = not function.decorator_list and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(function))
+    return plain and bool(returned) and all(v is not None and is_fresh(sites, v, seen) for v in returned)
 
 
 def private_since(sites: Sites, statement: ast.stmt, name: str) -> ast.Assign | None:
