@@ -480,7 +480,7 @@ def _guarded(sites: Sites, guard: Guard, cost: ExpressionCost) -> Match:
     fix, why = _unguarded(sites, guard) if not guard.why else (None, guard.why)
     message = (
         f"`{_short(sites.tree.text(test))}` is asked {times(cost.calls)} in one forward, {percent(share)} of it, and "
-        "only leaves out a change: on a GPU the host waits for each answer"
+        "only decides whether a tensor is changed: on a GPU the host waits for each answer"
     )
     return Match(
         sites.source.span(test),
