@@ -284,5 +284,6 @@ def _of_meshgrid(sites: Sites, target: ast.AST | None) -> ast.expr | None:
     """One of the tensors that `y, x = torch.meshgrid(...)` makes is as much a tensor as what it is made of."""
     statement = sites.tree.parent(target) if isinstance(target, ast.Tuple) else None
     value = statement.value if isinstance(statement, ast.Assign) else None
-    grid = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "meshgrid"
-    return value.args[0] if grid and value.args else None
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr != "meshgrid":
+        return None
+    return value.args[0] if value.args else None

@@ -22,6 +22,8 @@ from forwardlens.source.tree import Function, Tree, dotted, integer, walk
 _CLAMPS = frozenset({"clamp", "clip", "clamp_min", "clamp_max"})
 _CHANGES = _CLAMPS | {"nan_to_num", "masked_fill", "where"}
 _FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Lt: ast.Gt, ast.LtE: ast.GtE}
+# What a count is compared with to ask whether there is anything to count.
+_LEAST: dict[type[ast.cmpop], int] = {ast.Gt: 0, ast.NotEq: 0, ast.GtE: 1}
 # Their results are never whole numbers.
 _FLOATING = frozenset(
     """lerp softmax log_softmax sigmoid tanh exp expm1 log log1p log2 sqrt rsqrt sin cos erf mean std var norm gelu silu
@@ -147,7 +149,7 @@ def _reduced(sites: Sites, node: ast.expr, *names: str) -> ast.expr | None:
 def _counted(sites: Sites, above: ast.If | ast.IfExp, test: ast.Compare) -> ast.expr | None:
     """`m` of `m.sum() > 0`, where it certainly is a mask."""
     mask = _reduced(sites, _unwrapped(test.left), "sum", "count_nonzero")
-    least = {ast.Gt: 0, ast.NotEq: 0, ast.GtE: 1}.get(type(test.ops[0]))
+    least = _LEAST.get(type(test.ops[0]))
     if mask is None or least is None or integer(test.comparators[0]) != least:
         return None
     made = _made_above(sites, above, [(mask, False)])
@@ -197,8 +199,9 @@ def _made_above(sites: Sites, above: ast.If | ast.IfExp, masks: list[_Negated]) 
 
 
 def _target(statement: ast.stmt) -> str | None:
-    one = isinstance(statement, ast.Assign) and len(statement.targets) == 1
-    target = statement.targets[0] if one else None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
     return target.id if isinstance(target, ast.Name) else None
 
 
@@ -248,7 +251,8 @@ def _changed(sites: Sites, name: str, value: ast.expr, start: str) -> _Change | 
     filled = kind == "masked_fill" and len(operands) == 3 and not value.keywords
     if kind == "masked_fill" and not filled:
         return None
-    return _Change(name, kind, text, value, *(operands[1:] if filled else []))
+    mask, fill = operands[1:] if filled else (None, None)
+    return _Change(name, kind, text, value, mask, fill)
 
 
 def _selected(sites: Sites, name: str, call: ast.Call, operands: list[ast.expr], text: str) -> _Change | None:
@@ -399,7 +403,7 @@ def _refused_filling(sites: Sites, change: _Change, masks: list[_Negated], known
     wanted = list(_alternatives(sites, (mask, False)))
     if not all((ast.dump(m), no) in tested for m, no in wanted):
         return "the test asks for another mask"
-    of_itself = [m for m, no in known if _is_of_elements(sites, m, name)]
+    of_itself = [m for m, _ in known if _is_of_elements(sites, m, name)]
     if len(of_itself) < len(known):
         return f"the mask may have another shape than `{name}`"
     if is_number(sites.tree, value):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from forwardlens.model import Edit, Fix, Related
+from forwardlens.rules import effects
 from forwardlens.rules.constant_functions import Made, constant_tensors, functions_of
 from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
@@ -819,17 +820,18 @@ def _is_constant(sites: Sites, node: ast.expr) -> bool:
         # A dtype, or a number such as `torch.pi`.
         return True
     if owner == "self":
-        return _is_frozen(tree, node, leaf)
+        return _is_frozen(sites, node, leaf)
     return not owner and _is_module_constant(tree, node, leaf)
 
 
-def _is_frozen(tree: Tree, node: ast.expr, name: str) -> bool:
+def _is_frozen(sites: Sites, node: ast.expr, name: str) -> bool:
     """`self.name` is set once, in `__init__`, to numbers or a list, and changed nowhere in the file."""
+    tree = sites.tree
     value = attribute_value(tree, node, name)
     if value is None or not _holds_numbers(tree, value):
         return False
     for function in tree.functions():
-        for changed, place in changes(function):
+        for changed, place in effects.changes(sites, function):
             if place is not None and overlap(place, f"self.{name}"):
                 inside = isinstance(changed, ast.Attribute) and changed in set(attribute_stores(tree, node, name))
                 if not inside:
