@@ -237,12 +237,16 @@ def _changes_only_its_own(function: Function) -> bool:
     )
 
 
-def _is_tensor(sites: Sites, function: Function, node: ast.expr, depth: int = 8) -> bool:
-    """Whether an expression of a pure function certainly is a tensor."""
+def _is_tensor(
+    sites: Sites, function: Function, node: ast.expr, depth: int = 8, seen: frozenset[str] = frozenset()
+) -> bool:
+    """Whether an expression of a pure function certainly is a tensor, if the names `seen` are."""
 
     def inner(part: ast.expr) -> bool:
-        return depth > 0 and _is_tensor(sites, function, part, depth - 1)
+        return depth > 0 and _is_tensor(sites, function, part, depth - 1, seen)
 
+    if depth < 0:
+        return False
     if isinstance(node, ast.BinOp):
         return inner(node.left) or inner(node.right)
     if isinstance(node, ast.Compare):
@@ -254,8 +258,10 @@ def _is_tensor(sites: Sites, function: Function, node: ast.expr, depth: int = 8)
     if isinstance(node, ast.Attribute):
         return node.attr in {"T", "mT"} and inner(node.value)
     if isinstance(node, ast.Name):
-        values = _values(sites, function, node.id)
-        return bool(values) and all(value is not None and inner(value) for value in values)
+        if node.id in seen:
+            return True
+        values, known = _values(sites, function, node.id), seen | {node.id}
+        return bool(values) and all(v is not None and _is_tensor(sites, function, v, depth - 1, known) for v in values)
     if not isinstance(node, ast.Call):
         return False
     called = own_function(sites, node)

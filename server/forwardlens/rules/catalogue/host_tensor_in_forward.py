@@ -289,12 +289,12 @@ def _match(sites: Sites, move: ast.Call) -> Match | None:
     on_device = sites.context.profile.environment.device != "cpu"
     if made.narrow and made.computed:
         made.why = "what is computed with 16 bits may not round the same on every device"
-    fix = None if made.why else _fix(sites, move, made, device)
+    fix, why = _fix(sites, move, made, device) if not made.why else (None, made.why)
     told = f"{percent(share)} of it" if on_device else "free on a CPU, a copy and a wait on a GPU"
     message = f"{_counted(names)} on the host, {times(calls)} in one forward, and {_moved(names)} to the device: {told}"
     return Match(
         sites.source.span(move),
-        f"{message}. No automatic fix: {made.why}" if made.why else message,
+        message if fix is not None else f"{message}. No automatic fix: {why}",
         share,
         {"calls": calls, "device": sites.context.profile.environment.device},
         (),
@@ -448,19 +448,21 @@ def _is_device(node: ast.expr) -> bool:
     )
 
 
-def _fix(sites: Sites, move: ast.Call, made: _Made, device: str) -> Fix | None:
+def _fix(sites: Sites, move: ast.Call, made: _Made, device: str) -> tuple[Fix | None, str]:
     source = sites.source
     assert isinstance(move.func, ast.Attribute)
     value, rest = move.func.value, _rest_of_move(sites.tree.text(move), move)
-    if rest is None or has_comment(source, offsets(source, value)[1], offsets(source, move)[1]):
-        return None
+    if rest is None:
+        return None, "it is not plain what the move does besides"
+    if has_comment(source, offsets(source, value)[1], offsets(source, move)[1]):
+        return None, "a comment stands inside it"
     if not _is_known_before(sites, move, made):
-        return None
+        return None, f"`{device}` may be another device where the tensor is made"
     texts: dict[ast.expr, str] = {creation: _on_device(sites, creation, device) for creation in made.creations}
     inside = {creation: text for creation, text in texts.items() if any(creation is n for n in walk(value))}
     outside = [replace_node(source, creation, text) for creation, text in texts.items() if creation not in inside]
     edits = checked(source, [*outside, _without_move(sites, move, value, splice(source, value, inside), rest)])
-    return None if edits is None else Fix("Make the tensor on the device", "safe", edits)
+    return (Fix("Make the tensor on the device", "safe", edits), "") if edits else (None, "the text does not allow it")
 
 
 def _on_device(sites: Sites, creation: ast.Call, device: str) -> str:
