@@ -12,11 +12,13 @@ from typing import Literal
 
 from forwardlens.rules.callers import own_function
 from forwardlens.rules.constants import is_number
+from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import private_since
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
 from forwardlens.rules.operations import POSITIONWISE_MODULES, is_repeatable, is_torch_function
 from forwardlens.rules.starts import last_binding
+from forwardlens.source.dataflow import names_read, overlap
 from forwardlens.source.tree import Function, Tree, dotted, integer, walk
 
 _CLAMPS = frozenset({"clamp", "clip", "clamp_min", "clamp_max"})
@@ -403,6 +405,10 @@ def _refused_filling(sites: Sites, change: _Change, masks: list[_Negated], known
     wanted = list(_alternatives(sites, (mask, False)))
     if not all((ast.dump(m), no) in tested for m, no in wanted):
         return "the test asks for another mask"
+    function = sites.tree.function(mask)
+    written = changes(sites, function) if function is not None else ()
+    if any(place is None or overlap(place, other) for _, place in written for other in names_read(mask) - {name}):
+        return "the mask may be changed in place, and autograd keeps it"
     of_itself = [m for m, _ in known if _is_of_elements(sites, m, name)]
     if len(of_itself) < len(known):
         return f"the mask may have another shape than `{name}`"
@@ -450,7 +456,7 @@ def _not_alone(sites: Sites, above: ast.If | ast.IfExp, change: _Change) -> str:
         readers.follow(above if isinstance(above, ast.IfExp) else change.call)
         require_no_writes(readers, change.call)
     except LayoutMattersError as error:
-        return f"`{change.name}` may be an input, of which a copy would take the place: {error}"
+        return f"a copy would take the place of `{change.name}` where nothing changes, and {error}"
     return ""
 
 
