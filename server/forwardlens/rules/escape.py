@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from forwardlens.rules.callers import own_function
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
-from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    FRESH_OPERATORS,
+    MAY_BE_SAME,
+    is_torch_function,
+    torch_function,
+)
 from forwardlens.source.dataflow import METADATA, aliases, is_inplace, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted, walk
+
+# Functions whose result is always new memory. Activations may be told to work in place.
+_NEW = ELEMENTWISE - MAY_BE_SAME - frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
 
 
 def tensors_escape(sites: Sites, function: Function, block: Sequence[ast.stmt]) -> str | None:
@@ -171,6 +180,10 @@ def is_fresh(sites: Sites, node: ast.expr, seen: frozenset[Function] = frozenset
     if isinstance(node, ast.Call):
         ran = sites.outermost(node)
         if ran and ran <= FRESH_OPERATORS:
+            return True
+        if torch_function(sites.tree.module, node.func) in _NEW and not any(
+            k.arg in {"out", None} for k in node.keywords
+        ):
             return True
         function = own_function(sites, node)
         if function is not None and function not in seen and _returns_fresh(sites, function, seen | {function}):

@@ -103,7 +103,7 @@ _FRESH = frozenset(
     argmax argmin cumsum exp log sqrt tanh sigmoid relu gelu silu add sub mul div pow masked_fill embedding linear
     size len range int float tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne
     logical_and logical_or logical_not isnan isinf list tuple any all new_zeros new_ones new_empty new_full new_tensor
-    baddbmm clamp clip lerp roll""".split()
+    baddbmm""".split()
 )
 
 
