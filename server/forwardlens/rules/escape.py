@@ -5,11 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
+from forwardlens.rules.callers import own_function
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
-from forwardlens.rules.operations import FRESH_OPERATORS, is_torch_function
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    FRESH_OPERATORS,
+    MAY_BE_SAME,
+    is_torch_function,
+    torch_function,
+)
 from forwardlens.source.dataflow import METADATA, aliases, is_inplace, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted, walk
+
+# Functions whose result is always new memory. Activations may be told to work in place.
+_NEW = ELEMENTWISE - MAY_BE_SAME - frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
 
 
 def tensors_escape(sites: Sites, function: Function, block: Sequence[ast.stmt]) -> str | None:
@@ -162,13 +172,30 @@ def evaluates(module: ast.Module) -> bool:
     )
 
 
-def is_fresh(sites: Sites, node: ast.expr) -> bool:
-    """Whether a value certainly shares no memory with anything that has a name."""
+def is_fresh(sites: Sites, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
+    """Whether a value certainly shares no memory with anything that has a name.
+
+    `seen` are the functions whose results are being asked about.
+    """
     if isinstance(node, ast.Call):
         ran = sites.outermost(node)
         if ran and ran <= FRESH_OPERATORS:
             return True
+        if torch_function(sites.tree.module, node.func) in _NEW and not any(
+            k.arg in {"out", None} for k in node.keywords
+        ):
+            return True
+        function = own_function(sites, node)
+        if function is not None and function not in seen and _returns_fresh(sites, function, seen | {function}):
+            return True
     return not isinstance(node, (ast.Constant, ast.Lambda)) and not may_alias(node)
+
+
+def _returns_fresh(sites: Sites, function: Function, seen: frozenset[Function]) -> bool:
+    """Whether all that a function returns is made in the expression that returns it."""
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return)]
+    plain = not function.decorator_list and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(function))
+    return plain and bool(returned) and all(v is not None and is_fresh(sites, v, seen) for v in returned)
 
 
 def private_since(sites: Sites, statement: ast.stmt, name: str) -> ast.Assign | None:

@@ -109,6 +109,11 @@ def torch_name(module: ast.Module) -> str | None:
     return "torch" if "torch" in names else min(names, default=None)
 
 
+def numpy_name(module: ast.Module) -> str | None:
+    """The name under which a file's functions can use `numpy`."""
+    return min(module_aliases(_imports(module), "numpy"), key=lambda name: (len(name), name), default=None)
+
+
 def is_repeatable(node: ast.expr) -> bool:
     """Whether evaluating `node` once more, or once less, changes nothing but the time it takes."""
     known = ELEMENTWISE | VIEWS | REDUCTIONS | MATRIX_PRODUCTS | NORMALISING | METADATA | {"reshape", "flatten", "view"}

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from forwardlens.model import Edit, Fix, Related
+from forwardlens.rules import effects
+from forwardlens.rules.constant_functions import Made, constant_tensors, functions_of
 from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
-from forwardlens.rules.operations import is_torch_function, torch_name
-from forwardlens.source.dataflow import changes, names_bound, overlap
-from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node, splice
+from forwardlens.rules.operations import is_torch_function, numpy_name, torch_function, torch_name
+from forwardlens.source.dataflow import changes, names_bound, names_used, overlap
+from forwardlens.source.rewrite import (
+    checked,
+    has_comment,
+    insert_before,
+    offsets,
+    replace_node,
+    splice,
+    stands_alone,
+)
 from forwardlens.source.tree import Function, Tree, dotted, module_aliases, walk
 
 _LITERALS = frozenset({"tensor", "as_tensor"})
@@ -30,6 +40,21 @@ _FILLED = frozenset({"zeros", "ones", "full"})
 _SHAPED = frozenset(
     "tril triu unsqueeze view reshape bool float long int to flip cumsum exp log sqrt sin cos pow".split()
 )
+# Made of a list, in a type of their own, and how a tensor of another type is turned into it.
+_TYPED: Mapping[str, str] = {
+    "Tensor": ".to({torch}.get_default_dtype())",
+    "FloatTensor": ".float()",
+    "DoubleTensor": ".double()",
+    "HalfTensor": ".half()",
+    "BFloat16Tensor": ".bfloat16()",
+    "LongTensor": ".long()",
+    "IntTensor": ".int()",
+    "ShortTensor": ".short()",
+    "CharTensor": ".char()",
+    "ByteTensor": ".byte()",
+    "BoolTensor": ".bool()",
+}
+_LISTS = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.ListComp)
 # Reading a number out of an array takes several times as long as out of a list.
 _SLOW_NS = 40
 # What `nn.Module` has a meaning for, and names that say nothing.
@@ -41,8 +66,9 @@ _TAKEN = frozenset(
 class ConstantRebuilt(Rule):
     """## What it does
     Finds tensors that every forward makes anew from the same constants: `torch.tensor([...])` of literals or of a
-    list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes. A tensor made from a list
-    of arrays is reported too: it is read number by number.
+    list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes, also where a function or
+    a method of the file makes them. A tensor made from a list
+    of arrays, by `torch.tensor` or `torch.FloatTensor`, is reported too: it is read number by number.
 
     ## Why it costs
     A Python list is converted one number at a time, at about 50 ns each. On a GPU each new tensor is also a copy from
@@ -55,8 +81,8 @@ class ConstantRebuilt(Rule):
     ## Fix safety
     The fix is offered as safe if nothing in the file can change what the constant is made of, nothing writes to the
     tensor, and it follows the device of the module: a buffer with `persistent=False` moves with the module and leaves
-    `state_dict` as it was. For arrays, `np.stack` makes a new array, so nothing is shared with the caller. A module
-    that is converted to another dtype converts its buffers too, which trying the fix shows.
+    `state_dict` as it was. A module that is converted to another dtype converts its buffers too, which trying the fix
+    shows. For arrays, `np.stack` and `np.array` make a new array, so nothing is shared with the caller.
     """
 
     name: ClassVar[str] = "constant-rebuilt"
@@ -270,6 +296,249 @@ def build():
 """,
         ),
         Example(
+            "several-made-by-a-method",
+            """\
+import math
+
+import torch
+from torch import nn
+
+
+class Modulated(nn.Module):
+    def __init__(self, size=512):
+        super().__init__()
+        self.size = size
+
+    @staticmethod
+    def waves(size, device=None):
+        t = torch.arange(size, device=device) / size
+        rates = torch.tensor([0.5, 1.0, 2.0, 4.0], device=device)[:, None]
+        phase = 2 * math.pi * rates * t
+        return phase.cos(), torch.sin(phase)
+
+    def forward(self, x):
+        real, imag = self.waves(self.size, device=x.device)  #!
+        return x @ real.t() + x @ imag.t()
+
+
+def build():
+    return Modulated(), (torch.randn(2, 512),)
+""",
+            """\
+import math
+
+import torch
+from torch import nn
+
+
+class Modulated(nn.Module):
+    def __init__(self, size=512):
+        super().__init__()
+        self.size = size
+        real, imag = self.waves(self.size, device=None)
+        self.register_buffer("real", real, persistent=False)
+        self.register_buffer("imag", imag, persistent=False)
+
+    @staticmethod
+    def waves(size, device=None):
+        t = torch.arange(size, device=device) / size
+        rates = torch.tensor([0.5, 1.0, 2.0, 4.0], device=device)[:, None]
+        phase = 2 * math.pi * rates * t
+        return phase.cos(), torch.sin(phase)
+
+    def forward(self, x):
+        real, imag = self.real, self.imag
+        return x @ real.t() + x @ imag.t()
+
+
+def build():
+    return Modulated(), (torch.randn(2, 512),)
+""",
+        ),
+        Example(
+            "made-by-a-method",
+            """\
+import torch
+from torch import nn
+
+
+class Banded(nn.Module):
+    def __init__(self, length=96, width=3):
+        super().__init__()
+        self.length, self.width = length, width
+
+    def band(self):
+        keep = torch.zeros(self.length, self.length)
+        for row in range(self.length):
+            keep[row, max(0, row - self.width) : row + self.width + 1] = 1.0
+        return keep.bool()
+
+    def forward(self, scores):
+        return scores.masked_fill(~self.band(), -1e9)  #!
+
+
+def build():
+    return Banded(), (torch.randn(2, 96, 96),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Banded(nn.Module):
+    def __init__(self, length=96, width=3):
+        super().__init__()
+        self.length, self.width = length, width
+        self.register_buffer("band_2", self.band(), persistent=False)
+
+    def band(self):
+        keep = torch.zeros(self.length, self.length)
+        for row in range(self.length):
+            keep[row, max(0, row - self.width) : row + self.width + 1] = 1.0
+        return keep.bool()
+
+    def forward(self, scores):
+        return scores.masked_fill(~self.band_2, -1e9)
+
+
+def build():
+    return Banded(), (torch.randn(2, 96, 96),)
+""",
+        ),
+        Example(
+            "made-by-a-function-of-what-changes",
+            """\
+import torch
+from torch import nn
+
+HEIGHTS = [0.1] * 64
+
+
+def noise(size):
+    return torch.tensor(HEIGHTS) * torch.rand(size)
+
+
+def ramp(size, like):
+    return torch.arange(size) * like
+
+
+def steps(size):
+    return torch.ones(size).cumsum(0)
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size = 64
+
+    def forward(self, x):
+        start = steps(self.size)
+        start += x.mean(dim=0)
+        return x + noise(self.size) * 0 + ramp(self.size, x) + start
+
+
+def build():
+    return Noisy(), (torch.rand(2, 64),)
+""",
+        ),
+        Example(
+            "arrays-in-a-type-of-their-own",
+            """\
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, steps):
+        states = torch.FloatTensor([step["state"] for step in steps])  #!
+        rewards = torch.FloatTensor([step["reward"] for step in steps])
+        return states.mean(dim=1) * rewards
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = [{"state": torch.rand(64).double().numpy(), "reward": 0.5} for _ in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.steps)
+
+
+def build():
+    torch.manual_seed(0)
+    return Replay(), (torch.zeros(64),)
+""",
+            """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def forward(self, steps):
+        states = torch.from_numpy(np.array([step["state"] for step in steps])).float()
+        rewards = torch.FloatTensor([step["reward"] for step in steps])
+        return states.mean(dim=1) * rewards
+
+
+class Replay(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = [{"state": torch.rand(64).double().numpy(), "reward": 0.5} for _ in range(64)]
+        self.batch = Batch()
+
+    def forward(self, x):
+        return x + self.batch(self.steps)
+
+
+def build():
+    torch.manual_seed(0)
+    return Replay(), (torch.zeros(64),)
+""",
+        ),
+        Example(
+            "arrays-in-the-default-type",
+            """\
+import numpy
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = numpy.arange(2000.0), numpy.ones(2000)
+
+    def forward(self, x):
+        both = torch.Tensor([self.left, self.right])  #!
+        return x + both.sum(dim=0)
+
+
+def build():
+    return Batch(), (torch.zeros(2000),)
+""",
+            """\
+import numpy
+import torch
+from torch import nn
+
+
+class Batch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = numpy.arange(2000.0), numpy.ones(2000)
+
+    def forward(self, x):
+        both = torch.from_numpy(numpy.array([self.left, self.right])).to(torch.get_default_dtype())
+        return x + both.sum(dim=0)
+
+
+def build():
+    return Batch(), (torch.zeros(2000),)
+""",
+        ),
+        Example(
             "list-that-grows",
             """\
 import torch
@@ -334,11 +603,14 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        for node in walk(sites.tree.module):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                match = _constant(sites, node) or _arrays(sites, node)
-                if match is not None:
-                    yield match
+        calls = [node for node in walk(sites.tree.module) if isinstance(node, ast.Call)]
+        by_function = {call: match for call in calls if (match := _constant_of_function(sites, call)) is not None}
+        yield from by_function.values()
+        called = {function for call in by_function for function in _run_by(sites, call)}
+        for node in calls:
+            match = _constant(sites, node) or _arrays(sites, node)
+            if match is not None and sites.tree.function(node) not in called:
+                yield match
 
 
 @dataclass(frozen=True)
@@ -350,29 +622,97 @@ class _Made:
 
 
 def _constant(sites: Sites, node: ast.Call) -> Match | None:
-    function = sites.tree.function(node)
     cost = sites.cost(node)
-    if function is None or function.name == "__init__" or sites.tree.owner(function) is None:
-        return None
-    if cost is None or not cost.ops or not _is_creation(sites, node):
+    if not _in_forward(sites, node) or cost is None or not cost.ops or not _is_creation(sites, node):
         return None
     # The largest expression that is still made of constants alone.
     whole = _outermost(sites, node)
     made = _made(sites, whole)
     if made is None or (whole is node and _leaf(node) in _FILLED) or not _only_read(sites, whole):
         return None
-    share = sites.share(whole)
-    fix = _buffer(sites, whole, made)
+    return _kept(sites, whole, cost.calls, sites.share(whole), _buffer(sites, whole, made))
+
+
+def _in_forward(sites: Sites, node: ast.Call) -> bool:
+    function = sites.tree.function(node)
+    return function is not None and function.name != "__init__" and sites.tree.owner(function) is not None
+
+
+def _kept(sites: Sites, whole: ast.expr, calls: int, share: float, fix: Fix | None, several: bool = False) -> Match:
     place = _source_of(sites, whole)
+    given = "tensors in every forward and is called" if several else "tensor in every forward and is made"
+    would_do = "tensors" if several else "one"
     return Match(
         sites.source.span(whole),
-        f"`{_short(sites.tree.text(whole))}` gives the same tensor in every forward and is made {times(cost.calls)} "
-        f"in each, {percent(share)} of it: one made in `__init__` would do",
+        f"`{_short(sites.tree.text(whole))}` gives the same {given} {times(calls)} "
+        f"in each, {percent(share)} of it: {would_do} made in `__init__` would do",
         share,
-        {"calls": cost.calls},
+        {"calls": calls},
         (Related(sites.source.span(place), "what it is made of"),) if place is not None else (),
         (fix,) if fix is not None else (),
     )
+
+
+# -- made by a function of the file
+
+
+def _constant_of_function(sites: Sites, node: ast.Call) -> Match | None:
+    """`make_window(512)`, `real, imag = self.filters()`: a function that is given constants and makes tensors."""
+    cost = sites.cost(node)
+    wall = sites.context.profile.forward.wall_ms.median
+    if not _in_forward(sites, node) or cost is None or not cost.calls or not wall:
+        return None
+    made = _by_function(sites, node)
+    if made is None:
+        return None
+    whole = _outermost(sites, node) if made.count is None else node
+    if not _only_read(sites, whole):
+        return None
+    share = sites.share(whole) - cost.share + cost.total_ms / wall
+    if made.count is not None:
+        return _kept(sites, node, cost.calls, share, _buffers(sites, node, made, made.count), several=True)
+    one = _made(sites, whole)
+    return _kept(sites, whole, cost.calls, share, _buffer(sites, whole, one)) if one is not None else None
+
+
+def _by_function(sites: Sites, node: ast.Call) -> Made | None:
+    return constant_tensors(sites, node, lambda argument: _is_constant(sites, argument))
+
+
+def _run_by(sites: Sites, call: ast.Call) -> set[Function]:
+    made = _by_function(sites, call)
+    return functions_of(sites, made.function) if made is not None else set()
+
+
+def _undevised(sites: Sites, node: ast.Call, made: Made) -> _Made:
+    """The call in `__init__`, where the module has no device yet."""
+    text = splice(sites.source, node, dict.fromkeys(made.devices, "None"))
+    return _Made(text, made.devices[0] if made.devices else None)
+
+
+def _buffers(sites: Sites, node: ast.Call, made: Made, count: int) -> Fix | None:
+    """A buffer for each of the tensors that a call gives, by the names that they are unpacked to."""
+    one = _undevised(sites, node, made)
+    init = constructor(sites.tree, node)
+    if init is None or not _may_be_buffer(sites, node, one):
+        return None
+    statement = sites.tree.parent(node)
+    whole = isinstance(statement, ast.Assign) and statement.value is node
+    targets = statement.targets if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else []
+    target = targets[0] if targets and isinstance(targets[0], (ast.Tuple, ast.List)) else None
+    elements: list[ast.expr] = list(target.elts) if target is not None and len(target.elts) == count else []
+    result = made.function.body[-1]
+    if not elements and isinstance(result, ast.Return) and isinstance(result.value, ast.Tuple):
+        elements = list(result.value.elts)
+    wanted = [element.id if isinstance(element, ast.Name) else _leaf(node) for element in elements]
+    names = [_free_attribute(sites, e, node, name) for e, name in zip(elements, wanted, strict=True)]
+    if len(names) != count or len(set(names)) != count:
+        return None
+    held = [sites.fresh_name(init, e, name) for e, name in zip(elements, names, strict=True)]
+    lines = [f"{', '.join(held)} = {one.text}"]
+    lines += [f'self.register_buffer("{n}", {h}, persistent=False)' for n, h in zip(names, held, strict=True)]
+    read = ", ".join(f"self.{name}" for name in names)
+    return _appended(sites, init, lines, replace_node(sites.source, node, read if whole else f"({read})"))
 
 
 def _leaf(node: ast.Call) -> str:
@@ -411,6 +751,9 @@ def _made(sites: Sites, node: ast.expr) -> _Made | None:
     tree = sites.tree
     if isinstance(node, ast.BinOp):
         return _made_of_two(sites, node)
+    own = _by_function(sites, node) if isinstance(node, ast.Call) else None
+    if own is not None and isinstance(node, ast.Call):
+        return _undevised(sites, node, own) if own.count is None else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     if any(isinstance(a, ast.Starred) for a in node.args):
@@ -477,17 +820,18 @@ def _is_constant(sites: Sites, node: ast.expr) -> bool:
         # A dtype, or a number such as `torch.pi`.
         return True
     if owner == "self":
-        return _is_frozen(tree, node, leaf)
+        return _is_frozen(sites, node, leaf)
     return not owner and _is_module_constant(tree, node, leaf)
 
 
-def _is_frozen(tree: Tree, node: ast.expr, name: str) -> bool:
+def _is_frozen(sites: Sites, node: ast.expr, name: str) -> bool:
     """`self.name` is set once, in `__init__`, to numbers or a list, and changed nowhere in the file."""
+    tree = sites.tree
     value = attribute_value(tree, node, name)
     if value is None or not _holds_numbers(tree, value):
         return False
     for function in tree.functions():
-        for changed, place in changes(function):
+        for changed, place in effects.changes(sites, function):
             if place is not None and overlap(place, f"self.{name}"):
                 inside = isinstance(changed, ast.Attribute) and changed in set(attribute_stores(tree, node, name))
                 if not inside:
@@ -578,23 +922,31 @@ def _only_read(sites: Sites, node: ast.expr) -> bool:
 
 
 def _buffer(sites: Sites, node: ast.expr, made: _Made) -> Fix | None:
-    tree, source = sites.tree, sites.source
-    init = constructor(tree, node)
-    if init is None or not _follows_module(made) or not _is_module_class(sites, node):
-        return None
-    last = init.body[-1]
-    row = last.end_lineno or last.lineno
-    rest = source.line(row)[source.span(last).end_column :].strip(" \t\f")
-    if has_comment(source, *offsets(source, node)) or "\n" in made.text or (rest and not rest.startswith("#")):
-        return None
-    if isinstance(last, (ast.Return, ast.If, ast.For, ast.While, ast.With, ast.Try)):
+    init = constructor(sites.tree, node)
+    if init is None or not _may_be_buffer(sites, node, made):
         return None
     name = _buffer_name(sites, node)
+    line = f'self.register_buffer("{name}", {made.text}, persistent=False)'
+    return _appended(sites, init, [line], replace_node(sites.source, node, f"self.{name}"))
+
+
+def _may_be_buffer(sites: Sites, node: ast.expr, made: _Made) -> bool:
+    plain = not has_comment(sites.source, *offsets(sites.source, node)) and "\n" not in made.text
+    return plain and _follows_module(made) and _is_module_class(sites, node)
+
+
+def _appended(sites: Sites, init: Function, lines: Sequence[str], replaced: Edit) -> Fix | None:
+    """`lines` at the end of `__init__`, where everything that they are made of is set."""
+    source, last = sites.source, init.body[-1]
+    row = last.end_lineno or last.lineno
+    rest = source.line(row)[source.span(last).end_column :].strip(" \t\f")
+    ends = isinstance(last, (ast.Return, ast.If, ast.For, ast.While, ast.With, ast.Try))
+    if ends or (rest and not rest.startswith("#")):
+        return None
     indent = source.indentation(init.body[0].lineno).replace("\f", "")
     at = (row, len(source.line(row)))
-    line = f'self.register_buffer("{name}", {made.text}, persistent=False)'
-    added = Edit(source.path, at, at, f"{source.newline}{indent}{line}")
-    edits = checked(source, [added, replace_node(source, node, f"self.{name}")])
+    added = Edit(source.path, at, at, "".join(f"{source.newline}{indent}{line}" for line in lines))
+    edits = checked(source, [added, replaced])
     return Fix("Keep it as a buffer", "safe", edits) if edits else None
 
 
@@ -614,7 +966,11 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
     statement = sites.tree.statement(node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     made = next(_leaf(n) for n in walk(node) if isinstance(n, ast.Call))
-    wanted = target.id if isinstance(target, ast.Name) else made
+    return _free_attribute(sites, node, node, target.id if isinstance(target, ast.Name) else made)
+
+
+def _free_attribute(sites: Sites, key: ast.expr, node: ast.expr, wanted: str) -> str:
+    """A name that nothing on the object of the method around `node` has, for what stands at `key`."""
     if wanted in _TAKEN:
         wanted = "constant"
     module = sites.tree.module
@@ -623,7 +979,7 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
     used |= {n.value for n in walk(module) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     function = sites.tree.function(node)
     owner = None if function is None else sites.tree.owner(function)
-    return sites.fresh_name(owner or module, node, wanted, used)
+    return sites.fresh_name(owner or module, key, wanted, used)
 
 
 # -- a list of arrays
@@ -631,36 +987,68 @@ def _buffer_name(sites: Sites, node: ast.expr) -> str:
 
 def _arrays(sites: Sites, node: ast.Call) -> Match | None:
     """`torch.tensor(rows)` where each row is a NumPy array: PyTorch converts number by number and warns about it."""
-    leaf = _leaf(node)
-    if leaf not in _LITERALS or not is_torch_function(sites.tree.module, node.func):
-        return None
+    name = torch_function(sites.tree.module, node.func)
     cost = sites.cost(node)
-    name = min(module_aliases(sites.tree.module, "numpy") - {"numpy"}, default=None)
-    torch = torch_name(sites.tree.module)
-    if cost is None or len(node.args) != 1 or name is None or torch is None:
+    if name not in _LITERALS | _TYPED.keys() or cost is None or len(node.args) != 1:
         return None
-    if not isinstance(node.args[0], (ast.Name, ast.Attribute, ast.ListComp)) or _is_constant(sites, node.args[0]):
+    if not isinstance(node.args[0], _LISTS) and not _is_list_call(node.args[0]):
+        return None
+    if _is_constant(sites, node.args[0]):
         return None
     shape = next((op.shapes[0] for op in cost.ops if op.name in {"aten::lift_fresh", "aten::to"} and op.shapes), ())
     elements = math.prod(shape)
     if len(shape) < 2 or not elements or 1e6 * cost.self_ms / max(cost.calls, 1) / elements < _SLOW_NS:
         return None
     share = sites.share(node)
-    given = sites.tree.text(node.args[0])
-    fix = None
-    if all(k.arg in {"dtype", "device"} for k in node.keywords) and not has_comment(
-        sites.source, *offsets(sites.source, node)
-    ):
-        rest = ", ".join(sites.tree.text(k) for k in node.keywords)
-        text = f"{torch}.from_numpy({name}.stack({given})){f'.to({rest})' if rest else ''}"
-        edits = checked(sites.source, [replace_node(sites.source, node, text)])
-        fix = Fix("Stack the arrays first", "safe", edits) if edits else None
+    fix, why = _stacked(sites, node, name)
+    message = (
+        f"`{_short(sites.tree.text(node))}` reads a list number by number, {elements:,} of them, {percent(share)} of "
+        "the forward: arrays stacked by NumPy are copied row by row"
+    )
     return Match(
         sites.source.span(node),
-        f"`{sites.tree.text(node)}` reads a list number by number, {elements:,} of them, {percent(share)} of the "
-        "forward: arrays stacked by NumPy are copied row by row",
+        message if fix else f"{message}. No automatic fix: {why}",
         share,
         {"elements": elements, "calls": cost.calls},
         (),
         (fix,) if fix else (),
     )
+
+
+def _is_list_call(node: ast.expr) -> bool:
+    """`list(rows)`, `tuple(t.state for t in batch)`."""
+    return isinstance(node, ast.Call) and dotted(node.func) in {"list", "tuple"} and len(node.args) == 1
+
+
+def _stacked(sites: Sites, node: ast.Call, name: str) -> tuple[Fix | None, str]:
+    """The list as one array, which a tensor takes over. What `array` makes of an empty list has no type to keep."""
+    module, source = sites.tree.module, sites.source
+    torch, numpy = torch_name(module), numpy_name(module)
+    if torch is None:
+        return None, "`torch` is not imported by a name of its own"
+    if has_comment(source, *offsets(source, node)):
+        return None, "a comment stands inside it"
+    if any(k.arg not in ({"dtype", "device"} if name in _LITERALS else ()) for k in node.keywords):
+        return None, "it is given more than a dtype and a device"
+    converted = _TYPED[name].format(torch=torch) if name in _TYPED else _moved(sites, node)
+    typed = name in _TYPED or any(k.arg == "dtype" for k in node.keywords)
+    added = [] if numpy is not None else _numpy_import(sites)
+    if added is None:
+        return None, "NumPy is not imported, and `np` is something else"
+    made = f"{numpy or 'np'}.{'array' if typed else 'stack'}({sites.tree.text(node.args[0])})"
+    edits = checked(source, [*added, replace_node(source, node, f"{torch}.from_numpy({made}){converted}")])
+    return (Fix("Stack the arrays first", "safe", edits), "") if edits else (None, "the text does not allow it")
+
+
+def _moved(sites: Sites, node: ast.Call) -> str:
+    given = ", ".join(sites.tree.text(k) for k in node.keywords)
+    return f".to({given})" if given else ""
+
+
+def _numpy_import(sites: Sites) -> list[Edit] | None:
+    """`import numpy as np` in front of the file's first plain import of torch; None where `np` is taken."""
+    module = sites.tree.module
+    first = next((s for s in module.body if isinstance(s, ast.Import) and s.names[0].name == "torch"), None)
+    if "np" in names_used(module) or first is None or not stands_alone(sites.tree, first):
+        return None
+    return [insert_before(sites.tree, first, ["import numpy as np"])]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
@@ -11,11 +12,20 @@ from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
+from forwardlens.rules.guards import Guard, guard_of
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
 from forwardlens.rules.readouts import elements_read
 from forwardlens.rules.rounds import claimed, only_elements
 from forwardlens.source.dataflow import aliases, definition, names_bound, names_read, overlap
-from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_node, stands_alone
+from forwardlens.source.rewrite import (
+    checked,
+    has_comment,
+    insert_before,
+    offsets,
+    replace_node,
+    replace_statements,
+    stands_alone,
+)
 from forwardlens.source.tree import Function, dotted, walk
 
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
@@ -33,7 +43,8 @@ class HostSync(Rule):
     ## Why it costs
     The host runs ahead of a GPU and gives it work before it is needed. A read makes the host wait until everything
     is done, and then the GPU waits for the host. It also cuts the graph of `torch.compile`, and autograd. On a CPU a
-    read costs nothing: there the finding says how many there are, not what they would cost.
+    read costs nothing: there the finding says how many there are, not what they would cost. What a test computes
+    costs time everywhere.
 
     ## When to ignore it
     When the value ends a loop early and saves work, or sizes an allocation: that is not reported. When the program
@@ -42,8 +53,11 @@ class HostSync(Rule):
     ## Fix safety
     The fix is offered as safe where the number only takes part in arithmetic with tensors: the tensor of no
     dimensions takes its place, with `detach` because `.item()` cut the gradient as well. A read in a loop that gives
-    the same in every round moves in front of the loop. A number that decides what
-    runs next is explained only: a tensor in its place would have to be read too.
+    the same in every round moves in front of the loop. A test that only leaves out a change, such as `clamp` to the
+    bounds that it asks about, goes away where the source shows that the change is none without it: for nan, for whole
+    numbers and for every other name of the tensor. `clamp` gives an element that is nan no gradient, also where no
+    value is out of bounds. Any other number that decides what runs next is explained only: a tensor in its place would
+    have to be read too.
     """
 
     name: ClassVar[str] = "host-sync"
@@ -139,6 +153,129 @@ def build():
 """,
         ),
         Example(
+            "bounds-asked-for-first",
+            """\
+import torch
+from torch import nn
+
+
+class Rollout(nn.Module):
+    def __init__(self, bound=2.5):
+        super().__init__()
+        self.bound = bound
+        self.lin = nn.Linear(64, 64)
+
+    def forward(self, x):
+        for _ in range(4):
+            x = self.lin(x)
+            if torch.any(x.abs() > self.bound):  # keep it stable  #!
+                x = torch.clamp(x, min=-self.bound, max=self.bound)
+        low = x * 0.5
+        out = (low < 0.0) | (low > 1.0)
+        if out.sum().item() > 0:  #!
+            low.clamp_(0.0, 1.0)
+        return low
+
+
+def build():
+    return Rollout(), (torch.randn(256, 64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Rollout(nn.Module):
+    def __init__(self, bound=2.5):
+        super().__init__()
+        self.bound = bound
+        self.lin = nn.Linear(64, 64)
+
+    def forward(self, x):
+        for _ in range(4):
+            x = self.lin(x)
+            # keep it stable
+            x = torch.clamp(x, min=-self.bound, max=self.bound)
+        low = x * 0.5
+        low = low.clamp(0.0, 1.0)
+        return low
+
+
+def build():
+    return Rollout(), (torch.randn(256, 64),)
+""",
+        ),
+        Example(
+            "nan-asked-for-first",
+            """\
+import torch
+from torch import nn
+
+
+class Cleaned(nn.Module):
+    def forward(self, x, y):
+        if not torch.isfinite(x).all():  #!
+            x = torch.nan_to_num(x)
+        z = x / y
+        mask = torch.isnan(z)
+        if mask.any():  #!
+            z[mask] = 0.0
+        w = y.exp()
+        w = torch.where(w > 4.0, 4.0, w) if (w > 4.0).any() else w  #!
+        return z.exp() + x.sum() + w
+
+
+def build():
+    return Cleaned(), (torch.randn(64, 64), torch.randn(64, 64))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Cleaned(nn.Module):
+    def forward(self, x, y):
+        x = torch.nan_to_num(x)
+        z = x / y
+        mask = torch.isnan(z)
+        z = z.masked_fill(mask, 0.0)
+        w = y.exp()
+        w = torch.where(w > 4.0, 4.0, w)
+        return z.exp() + x.sum() + w
+
+
+def build():
+    return Cleaned(), (torch.randn(64, 64), torch.randn(64, 64))
+""",
+        ),
+        Example(
+            "changes-more-than-the-test-asks",
+            """\
+import torch
+from torch import nn
+
+
+class Careful(nn.Module):
+    def forward(self, x, mask):
+        if torch.isnan(x).any():  #!
+            x = torch.nan_to_num(x)
+        if (x.abs() > 3.0).any():  #!
+            x = x.clamp(-3.0, 3.0)
+        y = x * 2
+        if (y > 1).any():  #!
+            y = y.clamp(0, 1)
+        if mask.any():  #!
+            y = y.masked_fill(mask, 0.0)
+        if (y < 0).any():  #!
+            y = torch.relu(y)
+        return y
+
+
+def build():
+    return Careful(), (torch.randn(64, 64), torch.rand(64, 64) > 0.5)
+""",
+        ),
+        Example(
             "length-from-the-data",
             """\
 import torch
@@ -199,9 +336,15 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
+        guarded: set[ast.AST] = set()
         for node, cost in sites.items():
             found = _read(sites, node, cost)
-            if found is not None and not _is_needed(sites, found) and not _is_element(context, sites, found):
+            guard = guard_of(sites, found) if found is not None else None
+            if guard is not None:
+                if guard.node not in guarded:
+                    yield _guarded(sites, guard, cost)
+                guarded.add(guard.node)
+            elif found is not None and not _is_needed(sites, found) and not _is_element(context, sites, found):
                 yield _match(sites, found, cost)
 
 
@@ -302,8 +445,7 @@ def _match(sites: Sites, node: ast.expr, cost: ExpressionCost) -> Match:
     fix, why = _fix(sites, node)
     wall = sites.context.profile.forward.wall_ms.median
     blocked = cost.blocked_ms / wall if wall else 0.0
-    text = " ".join(sites.tree.text(node).split())
-    text = text if len(text) <= 60 else f"{text[:57]}..."
+    text = _short(sites.tree.text(node))
     told = (
         f"the host waits {cost.blocked_ms:.3g} ms for them, {percent(blocked)} of it"
         if on_device
@@ -323,6 +465,64 @@ def _match(sites: Sites, node: ast.expr, cost: ExpressionCost) -> Match:
         (fix,) if fix else (),
         None if on_device and blocked >= VISIBLE_SHARE else severity,
     )
+
+
+# -- a test that only leaves out a change which is none where it is false
+
+
+def _guarded(sites: Sites, guard: Guard, cost: ExpressionCost) -> Match:
+    environment = sites.context.profile.environment
+    test = guard.node.test
+    wall = sites.context.profile.forward.wall_ms.median
+    blocked = cost.blocked_ms / wall if wall else 0.0
+    asked = sites.share(test, *([guard.made] if guard.made is not None else []))
+    share = max(asked, blocked)
+    fix, why = _unguarded(sites, guard) if not guard.why else (None, guard.why)
+    message = (
+        f"`{_short(sites.tree.text(test))}` is asked {times(cost.calls)} in one forward, {percent(share)} of it, and "
+        "only decides whether a tensor is changed: on a GPU the host waits for each answer"
+    )
+    return Match(
+        sites.source.span(test),
+        message if fix else f"{message}. No automatic fix: {why}",
+        share,
+        {"reads": cost.calls, "blocked_ms": round(cost.blocked_ms, 4), "device": environment.device},
+        (),
+        (fix,) if fix else (),
+        None if share >= VISIBLE_SHARE else "hint",
+    )
+
+
+def _unguarded(sites: Sites, guard: Guard) -> tuple[Fix | None, str]:
+    tree, node = sites.tree, guard.node
+    before = [guard.made] if guard.made is not None and stands_alone(tree, guard.made) else []
+    parts = [*before, node.test, *(node.body if isinstance(node, ast.If) else [node.body])]
+    if any(has_comment(sites.source, *offsets(sites.source, part)) for part in parts):
+        return None, "a comment stands inside it"
+    if "\n" in guard.text:
+        return None, "the change takes several lines"
+    if isinstance(node, ast.IfExp):
+        edit = replace_node(sites.source, node, guard.text)
+    elif stands_alone(tree, node):
+        edit = replace_statements(tree, [*before, node], [*_comments_between(sites, parts), guard.text])
+    else:
+        return None, "other code shares a line with it"
+    edits = checked(sites.source, [edit])
+    return (Fix("Change it without the test", "safe", edits), "") if edits else (None, "the text does not allow it")
+
+
+def _comments_between(sites: Sites, parts: Sequence[ast.expr | ast.stmt]) -> Iterator[str]:
+    """The comments behind all but the last of some neighbouring pieces of code."""
+    places = [offsets(sites.source, part) for part in parts]
+    for (_, end), (start, _) in pairwise(places):
+        for line in sites.source.text[end:start].splitlines():
+            if "#" in line:
+                yield line[line.index("#") :].rstrip()
+
+
+def _short(text: str) -> str:
+    whole = " ".join(text.split())
+    return whole if len(whole) <= 60 else f"{whole[:57]}..."
 
 
 # -- keeping the tensor

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import libcst as cst
 
 from forwardlens.model import Edit, Fix
+from forwardlens.rules.constants import is_number
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of, times
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import definition
+from forwardlens.rules.starts import last_binding
+from forwardlens.source.dataflow import bindings, names_bound, names_read
 from forwardlens.source.rewrite import (
     change_text,
     checked,
@@ -20,6 +23,7 @@ from forwardlens.source.rewrite import (
     offsets,
     replace_node,
     replace_statements,
+    splice,
     stands_alone,
     with_keyword,
     without_argument,
@@ -30,6 +34,13 @@ from forwardlens.source.tree import dotted, integer, walk
 _VISIBLE_SHARE = 0.02
 # Their result has no random state and no rounding that differs between devices.
 _EXACT = frozenset({"arange", "zeros", "ones", "full", "empty", "eye"})
+_ROUNDED = frozenset({"linspace", "logspace"})
+# Neither have these.
+_EXACT_STEPS = frozenset(
+    """view reshape flatten unsqueeze squeeze repeat tile expand transpose permute t flip contiguous clone tril triu
+    float double half bfloat16 long int bool""".split()
+)
+_TOGETHER = frozenset({"cat", "concat", "stack", "meshgrid"})
 
 
 class HostTensorInForward(Rule):
@@ -47,7 +58,9 @@ class HostTensorInForward(Rule):
 
     ## Fix safety
     The fix is offered as safe for `arange`, `zeros`, `ones`, `full`, `empty` and `eye`, whose values are the same on
-    every device. Random tensors are not reported: each device has a generator of its own and would give other numbers.
+    every device, and for what is made of them by shape, casts, joins, sums and products. A division, `linspace` and
+    `logspace` round differently, and are explained only. Random tensors are not reported: each device has a generator
+    of its own and would give other numbers.
     """
 
     name: ClassVar[str] = "host-tensor-in-forward"
@@ -133,6 +146,71 @@ def build():
 """,
         ),
         Example(
+            "grid",
+            """\
+import torch
+from torch import nn
+
+
+class Grid(nn.Module):
+    def forward(self, depth):
+        b, _, h, w = depth.shape
+        u = torch.arange(0, w).view(1, 1, 1, w).repeat(b, 1, h, 1)
+        v = torch.arange(0, h).view(1, 1, h, 1).repeat(b, 1, 1, w)
+        grid = torch.cat((u, v), dim=1).float().to(depth.device)  #!
+        y, x = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+        both = torch.stack((x, y), dim=-1) + 0.5
+        both = both.reshape(-1, 2).to(depth.device)  #!
+        return grid * depth, both, torch.ones(h, w)[None].to(depth.device)  #!
+
+
+def build():
+    return Grid(), (torch.rand(2, 1, 12, 16),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Grid(nn.Module):
+    def forward(self, depth):
+        b, _, h, w = depth.shape
+        u = torch.arange(0, w, device=depth.device).view(1, 1, 1, w).repeat(b, 1, h, 1)
+        v = torch.arange(0, h, device=depth.device).view(1, 1, h, 1).repeat(b, 1, 1, w)
+        grid = torch.cat((u, v), dim=1).float()
+        y, x = torch.meshgrid(torch.arange(h, device=depth.device), torch.arange(w, device=depth.device), indexing="ij")
+        both = torch.stack((x, y), dim=-1) + 0.5
+        both = both.reshape(-1, 2)
+        return grid * depth, both, torch.ones(h, w, device=depth.device)[None]
+
+
+def build():
+    return Grid(), (torch.rand(2, 1, 12, 16),)
+""",
+        ),
+        Example(
+            "rounded-or-read-on-the-host",
+            """\
+import torch
+from torch import nn
+
+
+class Grid(nn.Module):
+    def forward(self, x):
+        n = x.size(1)
+        across = torch.linspace(-1, 1, n).view(1, n).to(x.device)  #!
+        down = ((torch.arange(n) + 0.5) / n).to(x.device)  #!
+        steps = torch.arange(n).float()
+        total = steps.sum().item()
+        mixed = torch.cat((torch.arange(n), x[0].cpu())).to(x.device)
+        return x * across + down + steps.to(x.device) / total, mixed
+
+
+def build():
+    return Grid(), (torch.randn(4, 24),)
+""",
+        ),
+        Example(
             "random",
             """\
 import torch
@@ -177,65 +255,166 @@ def build():
                     yield match
 
 
+@dataclass
+class _Made:
+    """What a moved tensor is made of: `creations` on the host, and `values`, the expressions that lead from them to it.
+
+    `statements` bind the names that are `read` on the way. `why` says what would give other numbers on a device:
+    also where numbers are `computed` with that may be `narrow`, of 16 bits.
+    """
+
+    creations: list[ast.Call] = field(default_factory=list[ast.Call])
+    values: list[ast.expr] = field(default_factory=list[ast.expr])
+    statements: list[ast.Assign] = field(default_factory=list[ast.Assign])
+    read: list[ast.Name] = field(default_factory=list[ast.Name])
+    why: str = ""
+    narrow: bool = False
+    computed: bool = False
+
+
 def _match(sites: Sites, move: ast.Call) -> Match | None:
     """`move` is a `.to(...)` or `.cuda()` call whose tensor was just made on the host."""
     device = _device_of(sites, move)
-    made = _creation(sites, move) if device is not None else None
-    if device is None or made is None:
+    if device is None or not isinstance(move.func, ast.Attribute):
         return None
-    cost = sites.cost(made)
-    name = made.func.attr if isinstance(made.func, ast.Attribute) else ""
-    if cost is None or not cost.op_calls(f"aten::{name}"):
+    made = _Made()
+    if not _follow(sites, move.func.value, made) or not made.creations or not _is_all_moved(sites, move, made):
         return None
-    share = sites.share(made, move)
+    costs = [sites.cost(creation) for creation in made.creations]
+    names = [_name(creation) for creation in made.creations]
+    if not all(c is not None and c.op_calls(f"aten::{n}") for c, n in zip(costs, names, strict=True)):
+        return None
+    calls = max(cost.calls for cost in costs if cost is not None)
+    share = sites.share(*made.values, move)
     on_device = sites.context.profile.environment.device != "cpu"
-    fix = _fix(sites, move, made, device)
-    text = f"`torch.{name}` makes its tensor on the host, {times(cost.calls)} in one forward, and then moves it"
+    if made.narrow and made.computed:
+        made.why = "what is computed with 16 bits may not round the same on every device"
+    fix, why = _fix(sites, move, made, device) if not made.why else (None, made.why)
     told = f"{percent(share)} of it" if on_device else "free on a CPU, a copy and a wait on a GPU"
+    message = f"{_counted(names)} on the host, {times(calls)} in one forward, and {_moved(names)} to the device: {told}"
     return Match(
         sites.source.span(move),
-        f"{text} to the device: {told}",
+        message if fix is not None else f"{message}. No automatic fix: {why}",
         share,
-        {"calls": cost.calls, "device": sites.context.profile.environment.device},
+        {"calls": calls, "device": sites.context.profile.environment.device},
         (),
         (fix,) if fix is not None else (),
         None if on_device else "info" if share >= _VISIBLE_SHARE else "hint",
     )
 
 
-def _creation(sites: Sites, move: ast.Call) -> ast.Call | None:
-    """The creation that `move` moves: in the same expression, or the only value of the name that it moves."""
-    if not isinstance(move.func, ast.Attribute):
-        return None
-    made: ast.expr | None = move.func.value
-    if isinstance(made, ast.Name):
-        made = _only_value(sites, move, made.id)
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or made.func.attr not in _EXACT:
-        return None
-    given = {keyword.arg for keyword in made.keywords}
-    if not is_torch_function(sites.tree.module, made.func) or given & {"device", "out", "pin_memory", None}:
-        return None
-    return made
+def _counted(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"`torch.{names[0]}` makes its tensor"
+    return f"{len(names)} tensors are made by {' and '.join(f'`torch.{name}`' for name in dict.fromkeys(names))}"
 
 
-def _only_value(sites: Sites, move: ast.Call, name: str) -> ast.expr | None:
-    """What the moved name was made from, if the move is all that reads it."""
+def _moved(names: Sequence[str]) -> str:
+    return "then moves it" if len(names) == 1 else "what comes of them is then moved"
+
+
+def _name(creation: ast.Call) -> str:
+    return creation.func.attr if isinstance(creation.func, ast.Attribute) else ""
+
+
+# -- what the moved tensor is made of
+
+
+def _follow(sites: Sites, node: ast.expr, made: _Made) -> bool:
+    """Add what `node` is made of to `made`. False if anything else than what is made on the host has a part in it."""
+    if isinstance(node, ast.Name):
+        return _follow_name(sites, node, made)
+    if isinstance(node, ast.Subscript):
+        plain = all(isinstance(n, (ast.Slice, ast.Constant, ast.UnaryOp)) for n in index_items(node))
+        return plain and _follow(sites, node.value, made)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and _follow(sites, node.operand, made)
+    if isinstance(node, ast.BinOp):
+        return _follow_both(sites, node, made)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(_follow(sites, element, made) for element in node.elts)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return _follow_call(sites, node, node.func, made)
+
+
+def _follow_call(sites: Sites, node: ast.Call, func: ast.Attribute, made: _Made) -> bool:
+    given = {keyword.arg for keyword in node.keywords}
+    if given & {"device", "out", "pin_memory", "requires_grad", None}:
+        return False
+    function, name = is_torch_function(sites.tree.module, func), func.attr
+    made.narrow |= name in {"half", "bfloat16", "to", "type"} or "dtype" in given
+    if function and name in _EXACT | _ROUNDED:
+        made.creations.append(node)
+        made.values.append(node)
+        if name in _ROUNDED:
+            made.why = f"`{name}` does not round the same on every device"
+        return True
+    if function and name in _TOGETHER:
+        parts = node.args if name == "meshgrid" else node.args[:1]
+        return bool(parts) and all(_follow(sites, part, made) for part in parts)
+    if name not in _EXACT_STEPS and not (name in {"to", "type"} and _is_cast(node)):
+        return False
+    return _follow(sites, node.args[0] if function and node.args else func.value, made)
+
+
+def _is_cast(call: ast.Call) -> bool:
+    """`.to(torch.float32)`, `.to(dtype=x.dtype)`."""
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return len(given) == 1 and _is_dtype(given[0])
+
+
+def _is_dtype(node: ast.expr) -> bool:
+    place = dotted(node) or ""
+    return place.startswith("torch.") or place.endswith(".dtype")
+
+
+def _follow_both(sites: Sites, node: ast.BinOp, made: _Made) -> bool:
+    if not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        return False
+    made.computed = True
+    if isinstance(node.op, ast.Div):
+        made.why = "a division does not round the same on every device"
+    sides = [side for side in (node.left, node.right) if not is_number(sites.tree, side)]
+    return bool(sides) and all(_follow(sites, side, made) for side in sides)
+
+
+def _follow_name(sites: Sites, node: ast.Name, made: _Made) -> bool:
+    statement = last_binding(sites, sites.tree.statement(node), node.id)
+    made.read.append(node)
+    if statement in made.statements:
+        return True
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    made.statements.append(statement)
+    made.values.append(statement.value)
+    target = statement.targets[0]
+    if isinstance(target, (ast.Tuple, ast.List)):
+        grid = isinstance(statement.value, ast.Call) and _name(statement.value) == "meshgrid"
+        plain = all(isinstance(element, ast.Name) for element in target.elts)
+        return grid and plain and _follow(sites, statement.value, made)
+    return isinstance(target, ast.Name) and _follow(sites, statement.value, made)
+
+
+def _is_all_moved(sites: Sites, move: ast.Call, made: _Made) -> bool:
+    """Whether nothing but the move reads what it is made of: what stays on the host must not become another tensor."""
     function = sites.tree.function(move)
-    if function is None:
-        return None
-    here = sites.tree.parent(move)
-    if isinstance(here, ast.Assign) and [dotted(t) for t in here.targets] == [name]:
-        # `steps = steps.to(device)`: what it was made from has to stand right above.
-        block = sites.tree.block(here)
-        above = block[block.index(here) - 1] if block.index(here) else None
-        made = isinstance(above, ast.Assign) and [dotted(t) for t in above.targets] == [name]
-        return above.value if made and isinstance(above, ast.Assign) else None
-    statement = definition(sites.tree, function, name)
-    return statement.value if statement is not None and _reads(function, name) == 1 else None
+    names = {n for statement in made.statements for n in names_bound(statement.targets[0])}
+    if function is None or not names:
+        return function is not None
+    known = {id(read) for read in made.read}
+    others = [
+        n
+        for n in walk(function)
+        if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load) and id(n) not in known
+    ]
+    again = any(True for _ in sites.tree.loops(move))
+    return not (again and others) and not any(_may_read(sites, other, made) for other in others)
 
 
-def _reads(function: ast.AST, name: str) -> int:
-    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in walk(function))
+def _may_read(sites: Sites, name: ast.Name, made: _Made) -> bool:
+    statement = last_binding(sites, sites.tree.statement(name), name.id)
+    return not isinstance(statement, ast.Assign) or statement in made.statements
 
 
 def _device_of(sites: Sites, move: ast.Call) -> str | None:
@@ -269,33 +448,50 @@ def _is_device(node: ast.expr) -> bool:
     )
 
 
-def _fix(sites: Sites, move: ast.Call, made: ast.Call, device: str) -> Fix | None:
+def _fix(sites: Sites, move: ast.Call, made: _Made, device: str) -> tuple[Fix | None, str]:
     source = sites.source
-    with_device = change_text(
-        sites.tree.text(made), lambda call: with_keyword(call, "device", device) if isinstance(call, cst.Call) else call
-    )
     assert isinstance(move.func, ast.Attribute)
-    rest = _rest_of_move(sites.tree.text(move), move)
+    value, rest = move.func.value, _rest_of_move(sites.tree.text(move), move)
     if rest is None:
-        return None
-    value = move.func.value
-    if value is made:
-        if has_comment(source, offsets(source, made)[1], offsets(source, move)[1]):
-            return None
-        edits = checked(source, [replace_node(source, move, with_device + rest)])
-    else:
-        edits = checked(source, [replace_node(source, made, with_device), _without_move(sites, move, value, rest)])
-    return None if edits is None else Fix("Make the tensor on the device", "safe", edits)
+        return None, "it is not plain what the move does besides"
+    if has_comment(source, offsets(source, value)[1], offsets(source, move)[1]):
+        return None, "a comment stands inside it"
+    if not _is_known_before(sites, move, made):
+        return None, f"`{device}` may be another device where the tensor is made"
+    texts: dict[ast.expr, str] = {creation: _on_device(sites, creation, device) for creation in made.creations}
+    inside = {creation: text for creation, text in texts.items() if any(creation is n for n in walk(value))}
+    outside = [replace_node(source, creation, text) for creation, text in texts.items() if creation not in inside]
+    edits = checked(source, [*outside, _without_move(sites, move, value, splice(source, value, inside), rest)])
+    return (Fix("Make the tensor on the device", "safe", edits), "") if edits else (None, "the text does not allow it")
 
 
-def _without_move(sites: Sites, move: ast.Call, value: ast.expr, rest: str) -> Edit:
-    """Put the moved name in the move's place, or nothing at all where that leaves `steps = steps`."""
+def _on_device(sites: Sites, creation: ast.Call, device: str) -> str:
+    return change_text(
+        sites.tree.text(creation),
+        lambda call: with_keyword(call, "device", device) if isinstance(call, cst.Call) else call,
+    )
+
+
+def _is_known_before(sites: Sites, move: ast.Call, made: _Made) -> bool:
+    """Whether the names in the device mean the same where the tensors are made."""
+    function = sites.tree.function(move)
+    first = min(creation.lineno for creation in made.creations)
+    device = [*move.args, *(k.value for k in move.keywords)]
+    for name in {n for part in device for n in names_read(part)}:
+        lines = [b.lineno for b in bindings(function, name) if isinstance(b, (ast.arg, ast.Name))] if function else []
+        if any(first <= line < move.lineno for line in lines) or (lines and min(lines) > first):
+            return False
+    return True
+
+
+def _without_move(sites: Sites, move: ast.Call, value: ast.expr, text: str, rest: str) -> Edit:
+    """Put what was moved in the move's place, or nothing at all where that leaves `steps = steps`."""
     statement = sites.tree.parent(move)
     if isinstance(statement, ast.Assign) and not rest and stands_alone(sites.tree, statement):
-        same = [dotted(target) for target in statement.targets] == [dotted(value)]
+        same = isinstance(value, ast.Name) and [dotted(target) for target in statement.targets] == [dotted(value)]
         if same and "#" not in sites.source.line(statement.lineno):
             return replace_statements(sites.tree, [statement], [])
-    return replace_node(sites.source, move, sites.tree.text(value) + rest)
+    return replace_node(sites.source, move, text + rest)
 
 
 def _rest_of_move(text: str, move: ast.Call) -> str | None:
