@@ -9,10 +9,22 @@ from typing import ClassVar
 from forwardlens.model import Fix
 from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
 from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
-from forwardlens.rules.operations import torch_name
+from forwardlens.rules.layout import LayoutMattersError, calls_of
+from forwardlens.rules.numbers import NUMBER_CALLS, TO_NUMBERS, is_number, number_names
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    MAY_BE_SAME,
+    NORMALISING,
+    REDUCTIONS,
+    VIEWS,
+    torch_function,
+    torch_name,
+)
 from forwardlens.rules.repeated import shown
+from forwardlens.source.dataflow import METADATA, aliases, is_inplace
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
 from forwardlens.source.tree import Function, Tree, dotted, walk
 
@@ -23,6 +35,8 @@ LEAST_GUARDED = 0.10
 # A function that does this much of the forward is where the guard belongs, however the forward gets there.
 MOST_OF_FORWARD = 0.90
 
+# Functions and methods whose result is memory of its own.
+_COMPUTING = (ELEMENTWISE - MAY_BE_SAME) | REDUCTIONS | NORMALISING | {"clone", "acos", "arccos", "asin", "arcsin"}
 _GUARDS = frozenset({"no_grad", "inference_mode", "set_grad_enabled", "enable_grad"})
 
 
@@ -222,6 +236,84 @@ class Collector(nn.Module):
 
 def build():
     return Collector(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "tensors-of-a-helper-that-become-numbers",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.no_grad()  #!
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place[:, :2] - goal[:, :2]).norm(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.inference_mode()
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place[:, :2] - goal[:, :2]).norm(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
+""",
+        ),
+        Example(
+            "tensors-of-a-helper-that-a-product-keeps",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.no_grad()
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place * goal).sum(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
 """,
         ),
         Example(
@@ -465,7 +557,8 @@ def _weak_match(
     escape = tensors_escape(sites, function, body)
     # What leaves the whole forward meets autograd only if the program trains; what leaves a part of it, also here.
     whole = body is function.body and (function is outermost_function(sites) or not grad.grad_enabled)
-    if escape is not None and (not whole or _why_unsafe(sites, ran) is not None):
+    helper = body is function.body and escape is not None and _callers_stay_clear(sites, function)
+    if escape is not None and not helper and (not whole or _why_unsafe(sites, ran) is not None):
         return None
     called = guard.func if isinstance(guard, ast.Call) else guard
     prefix = sites.tree.text(called).rpartition(".")[0] or torch_name(sites.tree.module)
@@ -485,6 +578,95 @@ def _weak_match(
         (Fix("Use inference_mode", "safe", edits),),
         "info",
     )
+
+
+def _callers_stay_clear(sites: Sites, function: Function) -> bool:
+    """Whether what a helper returns meets no autograd where it is called, and it lets no tensor out in other ways."""
+    others = (s.text for path, s in sites.context.sources.items() if path != sites.source.path)
+    if len(function.decorator_list) > 1 or any(function.name in text for text in others):
+        return False
+    if tensors_escape(sites, function, function.body, by_return=False) is not None:
+        return False
+    return not _changes_arguments(sites, function) and _results_stay_clear(sites, function)
+
+
+def _results_stay_clear(sites: Sites, function: Function) -> bool:
+    if function.name == "forward" or function.name.startswith("__"):
+        return False
+    try:
+        calls = frozenset(calls_of(sites, function))
+    except LayoutMattersError:
+        return False
+    todo, seen = list[ast.expr](calls), set[ast.expr]()
+    while todo:
+        node = todo.pop()
+        readers = [] if node in seen else _handed_on(sites, node, calls)
+        if readers is None:
+            return False
+        seen.add(node)
+        todo += readers
+    return bool(calls)
+
+
+def _changes_arguments(sites: Sites, function: Function) -> bool:
+    """Whether a function may change in place what it is given: without a version counter autograd cannot notice."""
+    given = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)}
+    places = [place for _, place in changes(sites, function)]
+    shared = {s.split(".")[0] for place in places if place is not None for s in aliases(function, place)}
+    return None in places or bool(shared & given)
+
+
+def _handed_on(sites: Sites, node: ast.expr, calls: frozenset[ast.Call]) -> list[ast.expr] | None:
+    """Where a tensor made under `inference_mode` goes on from `node`, itself or as a view; None if that may fail.
+
+    It must not be changed, leave the function or be kept for a backward. What is computed from it is a tensor like any
+    other, and ends the search. `calls` run under the guard themselves.
+    """
+    tree, function = sites.tree, sites.tree.function(node)
+    parent = tree.parent(node)
+    if function is None:
+        return None
+
+    def plain(other: ast.expr) -> bool:
+        return is_number(sites, other, number_names(sites, function), frozenset({function}))
+
+    if isinstance(parent, (ast.Expr, ast.Compare)):
+        return []
+    if isinstance(parent, ast.UnaryOp):
+        return None if isinstance(parent.op, ast.UAdd) else []
+    if isinstance(parent, ast.BinOp):
+        # A sum keeps no operand for its backward.
+        other = parent.right if parent.left is node else parent.left
+        return [] if isinstance(parent.op, (ast.Add, ast.Sub)) or plain(other) else None
+    if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
+        return [parent] if plain(parent.slice) else None
+    if isinstance(parent, ast.Assign):
+        return _reads(tree, function, parent.targets)
+    if isinstance(parent, ast.Attribute) and parent.attr in METADATA | TO_NUMBERS:
+        return []
+    call = tree.parent(parent) if isinstance(parent, ast.Attribute) else parent
+    if not isinstance(call, ast.Call):
+        return None
+    if call in calls or dotted(call.func) in NUMBER_CALLS:
+        return []
+    name = parent.attr if isinstance(parent, ast.Attribute) else torch_function(tree.module, call.func)
+    given = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not node]
+    if name is None or is_inplace(name) or not all(map(plain, given)):
+        return None
+    return [] if name in _COMPUTING else [call] if name in VIEWS | MAY_BE_SAME else None
+
+
+def _reads(tree: Tree, function: Function, targets: list[ast.expr]) -> list[ast.expr] | None:
+    """The reads of the names that an assignment binds; None if one is added to in place, or is no name."""
+    names: set[str] = set()
+    for target in (e for t in targets for e in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t])):
+        if not isinstance(target, ast.Name):
+            return None
+        names.add(target.id)
+    found = [n for n in walk(function) if isinstance(n, ast.Name) and n.id in names]
+    if any(isinstance(n.ctx, ast.Store) and isinstance(tree.parent(n), ast.AugAssign) for n in found):
+        return None
+    return [n for n in found if isinstance(n.ctx, ast.Load)]
 
 
 def _covered(sites: Sites, block: list[ast.stmt]) -> float:
