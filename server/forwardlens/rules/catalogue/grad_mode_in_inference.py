@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from forwardlens.model import Fix
@@ -13,7 +13,7 @@ from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
 from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
 from forwardlens.rules.layout import LayoutMattersError, calls_of
-from forwardlens.rules.numbers import NUMBER_CALLS, TO_NUMBERS, is_number, number_names
+from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
 from forwardlens.rules.operations import (
     ELEMENTWISE,
     MAY_BE_SAME,
@@ -24,9 +24,9 @@ from forwardlens.rules.operations import (
     torch_name,
 )
 from forwardlens.rules.repeated import shown
-from forwardlens.source.dataflow import METADATA, aliases, is_inplace
+from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, overlap
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
-from forwardlens.source.tree import Function, Tree, dotted, walk
+from forwardlens.source.tree import Function, Tree, dotted, unpacked, walk
 
 # What autograd costs is a little per operator: with fewer than this there is nothing to gain.
 LEAST_OPERATORS = 8
@@ -37,6 +37,11 @@ MOST_OF_FORWARD = 0.90
 
 # Functions and methods whose result is memory of its own.
 _COMPUTING = (ELEMENTWISE - MAY_BE_SAME) | REDUCTIONS | NORMALISING | {"clone", "acos", "arccos", "asin", "arcsin"}
+# What these give back is detached, or whole numbers or flags, which have no gradient.
+_WITHOUT_GRAPH = frozenset(
+    """detach argmax argmin argsort nonzero count_nonzero eq ne gt ge lt le greater less logical_and logical_or
+    logical_not logical_xor isnan isinf isfinite any all long int bool searchsorted bucketize""".split()
+)
 _GUARDS = frozenset({"no_grad", "inference_mode", "set_grad_enabled", "enable_grad"})
 
 
@@ -55,9 +60,10 @@ class GradModeInInference(Rule):
     autograd has to save it.
 
     ## Fix safety
-    The fix is offered as safe if the results leave as Python numbers, or if the file puts its model into evaluation
-    mode and has no training code. A forward under `inference_mode` cannot be trained, so everywhere else the fix is
-    offered as unsafe. Code that keeps tensors on an object gets no safe fix: they would be poisoned for training.
+    The fix is offered as safe if the results leave as Python numbers or detached, or if the file puts its model into
+    evaluation mode and has no training code. A forward under `inference_mode` cannot be trained, so everywhere else the
+    fix is offered as unsafe. Code that keeps tensors on an object gets no safe fix: they would be poisoned for
+    training.
     """
 
     name: ClassVar[str] = "grad-mode-in-inference"
@@ -317,6 +323,90 @@ def build():
 """,
         ),
         Example(
+            "detached-results",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    def forward(self, x):  #!
+        scores = self.score(x)
+        kept = []
+        for part in scores.detach().split(2):
+            kept.append(part.cpu() * 2)
+        return torch.cat(kept), (scores > 4.0).nonzero().flatten()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    @torch.no_grad()
+    def forward(self, x):
+        scores = self.score(x)
+        kept = []
+        for part in scores.detach().split(2):
+            kept.append(part.cpu() * 2)
+        return torch.cat(kept), (scores > 4.0).nonzero().flatten()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "graph-put-back-into-a-detached-result",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    def forward(self, x):
+        scores = self.score(x)
+        best = scores.detach().clone()
+        best.add_(scores)
+        return best.cpu(), scores.argmax()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
             "may-be-trained",
             """\
 import torch
@@ -408,23 +498,26 @@ def _unguarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
     function, operators = outermost_function(sites), operators_of(sites.context.profile)
     if function is None or not grad.grad_enabled or _mentions_guard(function) or operators < LEAST_OPERATORS:
         return
-    reader = _reader(sites, function) if not any(map(_mentions_guard, ran)) else None
-    frozen = any("requires_grad" in source.text for source in sites.context.sources.values())
-    if reader is not None and not frozen and _has_weights(sites.tree, reader):
+    guarded = any(map(_mentions_guard, ran))
+    texts = [source.text for source in sites.context.sources.values()]
+    plain = not guarded and not any("requires_grad" in text or "is_grad_enabled" in text for text in texts)
+    reader = _reader(sites, function) if plain else None
+    advice = ""
+    if reader is not None and _has_weights(sites.tree, reader):
         function = reader
         text = "its results leave as plain numbers, so nothing can run backward through them"
+        fix = _guard(sites, function, "inference_mode", _state_kept(ran))
+    elif plain and _has_weights(sites.tree, function) and _lets_no_graph_out(sites, function, ran):
+        text = "no tensor that it returns has one, so nothing can run backward through them"
+        # Tensors leave: only where nothing is trained may they be such that autograd cannot take later.
+        fix = _guard(sites, function, "no_grad" if _why_unsafe(sites, ran) else "inference_mode", None)
     elif grad.outputs_require_grad and not grad.training:
-        reader = None
         text = "the model is in evaluation mode and nothing ran backward"
+        # Code that others train with is no place for a guard; its caller is.
+        advice = "; called under `torch.inference_mode()` it would record none"
+        fix = _guard(sites, function, "inference_mode", _why_unsafe(sites, ran))
     else:
         return
-    edit = _decorated(sites, function)
-    # Code that others train with is no place for a guard; its caller is.
-    advice = "" if reader is not None else "; called under `torch.inference_mode()` it would record none"
-    fixes: tuple[Fix, ...] = ()
-    if edit is not None:
-        reason = None if reader is not None and not keeps_state(ran) else _why_unsafe(sites, ran)
-        fixes = (Fix("Run it under inference_mode", "unsafe" if reason else "safe", edit, reason),)
     yield Match(
         sites.source.line_span(function.lineno),
         f"`{_title(sites.tree, function)}` records a graph of {operators:,} operators for autograd, and nobody uses "
@@ -432,7 +525,7 @@ def _unguarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
         0.0,
         {"operators": operators, "training": grad.training},
         (),
-        fixes,
+        (fix,) if fix is not None else (),
         "warning",
     )
 
@@ -484,10 +577,14 @@ def _title(tree: Tree, function: Function) -> str:
     return f"{owner.name}.{function.name}" if owner is not None else function.name
 
 
+def _state_kept(ran: list[Function]) -> str | None:
+    return "tensors are kept on an object, and training with them later would fail" if keeps_state(ran) else None
+
+
 def _why_unsafe(sites: Sites, ran: list[Function]) -> str | None:
     """Why a tensor that leaves under `inference_mode` may meet autograd; None if the file says that it does not."""
-    if keeps_state(ran):
-        return "tensors are kept on an object, and training with them later would fail"
+    if kept := _state_kept(ran):
+        return kept
     for source in sites.context.sources.values():
         sign = trains(source.tree) if source.tree is not None else None
         if sign is not None:
@@ -497,11 +594,102 @@ def _why_unsafe(sites: Sites, ran: list[Function]) -> str | None:
     return None
 
 
-def _decorated(sites: Sites, function: Function):
+def _guard(sites: Sites, function: Function, guard: str, reason: str | None) -> Fix | None:
+    """The fix that puts a guard on a function, unsafe if there is a reason for it."""
     torch = torch_name(sites.tree.module)
     if torch is None or isinstance(function, ast.AsyncFunctionDef):
         return None
-    return checked(sites.source, [insert_decorator(sites.tree, function, f"@{torch}.inference_mode()")])
+    edits = checked(sites.source, [insert_decorator(sites.tree, function, f"@{torch}.{guard}()")])
+    return Fix(f"Run it under {guard}", "unsafe" if reason else "safe", edits, reason) if edits is not None else None
+
+
+# -- results without a graph
+
+
+def _lets_no_graph_out(sites: Sites, function: Function, ran: list[Function]) -> bool:
+    """Whether no tensor that a function lets out can have a graph, whatever it is given."""
+    if keeps_state(ran) or _changes_arguments(sites, function):
+        return False
+    if tensors_escape(sites, function, function.body, by_return=False) is not None:
+        return False
+    return _returns_no_graph(sites, function, frozenset())
+
+
+def _returns_no_graph(sites: Sites, function: Function, seen: frozenset[object]) -> bool:
+    if function in seen:
+        return False
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    return all(_has_no_graph(sites, function, value, seen | {function}) for value in returned)
+
+
+def _has_no_graph(sites: Sites, function: Function, node: ast.expr, seen: frozenset[object]) -> bool:
+    """Whether a value certainly holds no tensor with a graph: detached, of whole numbers, or made of such."""
+
+    def clear(part: ast.expr | None) -> bool:
+        return part is None or _has_no_graph(sites, function, part, seen)
+
+    if is_number(sites, node, number_names(sites, function), frozenset({function})):
+        return True
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(clear, node.elts))
+    if isinstance(node, ast.Dict):
+        return all(map(clear, (*node.keys, *node.values)))
+    if isinstance(node, ast.IfExp):
+        return clear(node.body) and clear(node.orelse)
+    if isinstance(node, ast.BinOp):
+        return clear(node.left) and clear(node.right)
+    if isinstance(node, (ast.Subscript, ast.Starred)):
+        return clear(node.value)
+    if isinstance(node, ast.UnaryOp):
+        return clear(node.operand)
+    if isinstance(node, ast.Name):
+        return _name_has_no_graph(sites, function, node.id, seen)
+    if isinstance(node, ast.Call):
+        called = own_function(sites, node)
+        return _returns_no_graph(sites, called, seen) if called is not None else _call_has_no_graph(sites, node, clear)
+    if isinstance(node, ast.Attribute):
+        # `x.max(0).values` is a part of a result.
+        return isinstance(node.value, ast.Call) and clear(node.value)
+    return isinstance(node, ast.Compare)
+
+
+def _call_has_no_graph(sites: Sites, call: ast.Call, clear: Callable[[ast.expr | None], bool]) -> bool:
+    name = torch_function(sites.tree.module, call.func)
+    method = name is None and isinstance(call.func, ast.Attribute)
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) and method else None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else name
+    # Layers and functions of other files have weights of their own.
+    if name is None or is_inplace(name) or (receiver is not None and (dotted(receiver) or "").startswith("self")):
+        return False
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return name in _WITHOUT_GRAPH or all(map(clear, (receiver, *given)))
+
+
+def _name_has_no_graph(sites: Sites, function: Function, name: str, seen: frozenset[object]) -> bool:
+    """Whether all that a function binds a name to, and puts into it, has no graph."""
+    values = [_bound_to(sites.tree, store) for store in bindings(function, name)]
+    if name in seen or not values:
+        return False
+    shared = aliases(function, name)
+    for node, place in changes(sites, function):
+        if place is not None and not any(overlap(place, s) for s in shared):
+            continue
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in STORING:
+            return False
+        values += [*node.args, *(keyword.value for keyword in node.keywords)]
+    return all(value is not None and _has_no_graph(sites, function, value, seen | {name}) for value in values)
+
+
+def _bound_to(tree: Tree, store: ast.AST) -> ast.expr | None:
+    """What a name is bound to, or to a part of; None where that is unclear."""
+    statement = None if isinstance(store, ast.arg) else tree.statement(store)
+    if isinstance(statement, ast.For):
+        return statement.iter if store in walk(statement.target) else None
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if not isinstance(statement, ast.Assign) or not any(store in walk(target) for target in targets):
+        return None
+    pairs = (pair for target in targets for pair in unpacked(target, statement.value) or ())
+    return next((value for target, value in pairs if target is store), statement.value)
 
 
 # -- no_grad where inference_mode would do
