@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +14,7 @@ from forwardlens.rules.constants import attribute_value, constructor, is_number
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
-from forwardlens.rules.loops import size_expression
+from forwardlens.rules.loops import leading_shape, size_expression
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, is_torch_function, torch_function
 from forwardlens.rules.repeated import shown
 from forwardlens.source.dataflow import (
@@ -38,10 +37,10 @@ _POSITIONWISE = ELEMENTWISE_MODULES | {"aten::linear", "aten::layer_norm", "aten
 _REDUCING = frozenset({"argmax", "logsumexp"})
 _LAST_DIMENSION = _REDUCING | {"softmax", "log_softmax", "normalize"}
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+    ast.FloorDiv: int.__floordiv__,
 }
 _DEPTH = 8
 
@@ -538,7 +537,9 @@ def _sliced(sites: Sites, call: ast.Call) -> _Sliced | None:
         while rank == len(op.shapes[0]) and (outer := _position_wise_parent(sites, value)) is not None:
             value = outer
             rank -= _called(tree, value) in _REDUCING
-        cut = _cut(tree, value, rank)
+        # From the end the dimensions of what is reduced are others than those of what the layer is given.
+        axes = range(-rank if rank == len(op.shapes[0]) else 0, rank)
+        cut = _cut(tree, value, axes)
         if cut is not None:
             return _Sliced(call, op.shapes[0], (cut,), tuple(names), tuple(facts))
         statement = tree.parent(value)
@@ -551,7 +552,7 @@ def _sliced(sites: Sites, call: ast.Call) -> _Sliced | None:
         names.append(target.id)
         facts += [read for read in reads if _fact(tree, read) is not None]
         values = [read for read in reads if _fact(tree, read) is None]
-        cuts = [c for read in values if (c := _cut(tree, read, rank)) is not None]
+        cuts = [c for read in values if (c := _cut(tree, read, axes)) is not None]
         if cuts:
             same = len(cuts) == len(values) and len({cut.text for cut in cuts}) == 1
             return _Sliced(call, op.shapes[0], tuple(cuts), tuple(names), tuple(facts)) if same else None
@@ -635,7 +636,7 @@ def _is_plain(tree: Tree, node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) or is_number(tree, node) or is_torch_function(tree.module, node)
 
 
-def _cut(tree: Tree, value: ast.expr, rank: int) -> _Cut | None:
+def _cut(tree: Tree, value: ast.expr, axes: range) -> _Cut | None:
     """What takes a part of `value`: `value[...]`, `value.narrow(1, start, n)`, `torch.select(value, 1, 0)`."""
     parent = tree.parent(value)
     if isinstance(parent, ast.Subscript) and parent.value is value and isinstance(parent.ctx, ast.Load):
@@ -651,14 +652,14 @@ def _cut(tree: Tree, value: ast.expr, rank: int) -> _Cut | None:
     axis = integer(dim)
     if name == "select":
         first = argument(call, at + 1, "index")
-    if name not in {"narrow", "select"} or axis is None or first is None or not -rank <= axis < rank:
+    if name not in {"narrow", "select"} or axis is None or first is None or axis not in axes:
         return None
     if name == "narrow":
         if length is None:
             return None
         first = ast.Slice(first, ast.BinOp(first, ast.Add(), length))
     given = ", ".join(tree.text(a) for a in (*call.args[at:], *call.keywords))
-    return _Cut(call, value, f".{name}({given})", (*(ast.Slice() for _ in range(axis % rank)), first))
+    return _Cut(call, value, f".{name}({given})", (*(ast.Slice() for _ in range(axis % axes.stop)), first))
 
 
 # -- what the slice keeps
@@ -726,9 +727,7 @@ def _value(sites: Sites, sliced: _Sliced, node: ast.expr | None, depth: int = 0)
         return integer(node)
     size = size_expression(node)
     if size is not None:
-        known = isinstance(size[0], ast.Name) and size[0].id in sliced.names
-        known = known or dotted(size[0]) == dotted(_innermost(sites, sliced.call) or sliced.call)
-        return sliced.shape[size[1]] if known and -len(sliced.shape) <= size[1] < len(sliced.shape) - 1 else None
+        return _size(sites, sliced, *size)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         operand = _value(sites, sliced, node.operand, depth + 1)
         return None if operand is None else -operand
@@ -740,9 +739,26 @@ def _value(sites: Sites, sliced: _Sliced, node: ast.expr | None, depth: int = 0)
     if isinstance(node, ast.Name):
         function = tree.function(sliced.call)
         made = definition(tree, function, node.id) if function is not None else None
-        plain = made is not None and isinstance(made.targets[0], ast.Name)
-        return _value(sites, sliced, made.value, depth + 1) if made is not None and plain else None
+        return _assigned(sites, sliced, made, node.id, depth) if made is not None else None
     return _default(tree, node) if isinstance(node, ast.Attribute) else None
+
+
+def _assigned(sites: Sites, sliced: _Sliced, made: ast.Assign, name: str, depth: int) -> int | None:
+    """What `n` is of `n = x.size(1) // 2` or `b, n, _ = x.shape`."""
+    target = made.targets[0]
+    if isinstance(target, ast.Name):
+        return _value(sites, sliced, made.value, depth + 1)
+    base = leading_shape(made.value)
+    names = [dotted(element) for element in target.elts] if isinstance(target, ast.Tuple) else []
+    return _size(sites, sliced, base, names.index(name)) if base is not None and name in names else None
+
+
+def _size(sites: Sites, sliced: _Sliced, base: ast.expr, axis: int) -> int | None:
+    """The size of what is sliced, or of what its layer is given, along one of its positions."""
+    inner = _innermost(sites, sliced.call)
+    given = dotted(inner) if inner is not None else None
+    known = dotted(base) is not None and dotted(base) in {*sliced.names, given}
+    return sliced.shape[axis] if known and 0 <= axis < len(sliced.shape) - 1 else None
 
 
 def _default(tree: Tree, node: ast.Attribute) -> int | None:
@@ -806,7 +822,7 @@ def _earlier(sites: Sites, sliced: _Sliced) -> tuple[Edit, ...]:
     if asked and dotted(inner) is None:
         given = sites.fresh_name(tree.function(inner) or tree.module, inner, "given")
         lines.append(f"{given} = {tree.text(inner)}")
-    parts = dict.fromkeys(sliced.facts, given)
+    parts: dict[ast.expr, str] = dict.fromkeys(sliced.facts, given)
     for statement in moved:
         inside = {read: text for read, text in parts.items() if tree.statement(read) is statement}
         lines.append(splice(sites.source, statement, inside) + _comment(tree, statement))
@@ -906,7 +922,7 @@ def _size_asked(sites: Sites, sliced: _Sliced, read: ast.Name, moved: list[ast.A
         left = size is not None and 0 <= size[1] < _whole_dimensions(sliced)
         if left or (isinstance(fact, ast.Attribute) and fact.attr in {"device", "dtype"}):
             return None
-    raise RefusedError(f"`{tree.text(fact or read)}` asks for the size of all positions")
+    raise RefusedError(f"`{tree.text(fact or read)}` asks about the whole of it")
 
 
 def _whole_dimensions(sliced: _Sliced) -> int:
