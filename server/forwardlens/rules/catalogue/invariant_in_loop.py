@@ -499,6 +499,35 @@ def build():
 """,
         ),
         Example(
+            "value-that-every-round-keeps",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    def links(self):
+        return (self.source @ self.source.t()).softmax(dim=-1)
+
+    def forward(self, x):
+        seen = []
+        for layer in self.layers:
+            links = self.links()  #!
+            seen.append(links)
+            x = torch.tanh(layer(links @ x)) + x
+        return x, seen
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
             "random-draws",
             """\
 import torch
@@ -647,7 +676,8 @@ def _computes(sites: Sites, node: ast.expr, cost: ExpressionCost) -> bool:
     if depends_on_order([cost]):
         return False
     called = _called(sites, node)
-    return works(cost) or (called is not None and any(works(c) for s in called.body for _, c in sites.inside(s)))
+    inside = (sites.cost(n) for n in _all(sites, called)) if called is not None else ()
+    return works(cost) or any(c is not None and works(c) for c in inside)
 
 
 def _is_same(sites: Sites, loop: Looping, node: ast.expr) -> bool:
@@ -732,17 +762,17 @@ def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     return not may_train(sites, loop)
 
 
-def _places(sites: Sites, node: ast.AST) -> Iterator[str]:
+def _places(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()) -> Iterator[str]:
     """The places that `node` reads, and those that the functions that it calls read of what they are not given."""
     for inner in walk(node):
         place = dotted(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
         if place is not None:
             yield place
         function = _called(sites, inner)
-        if function is None:
+        if function is None or function in seen:
             continue
         own = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)} | names_bound(function)
-        for place in (p for statement in function.body for p in _places(sites, statement)):
+        for place in (p for statement in function.body for p in _places(sites, statement, seen | {function})):
             name, _, rest = place.partition(".")
             if name == "self" and rest and isinstance(inner, ast.Call) and function.name in {"forward", "__call__"}:
                 yield f"{dotted(inner.func)}.{rest}"
@@ -802,42 +832,53 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
 
 
 def _all(sites: Sites, node: ast.AST) -> Iterator[ast.AST]:
-    """`node` and what is inside it, with the functions that it calls."""
-    for inner in walk(node):
-        yield inner
-        function = _called(sites, inner)
-        for statement in function.body if function is not None else ():
-            yield from _all(sites, statement)
+    """What is inside `node`, itself included, and inside the functions that it calls."""
+    parts = [node]
+    for part in parts:
+        for inner in walk(part):
+            yield inner
+            function = _called(sites, inner)
+            if function is not None and function not in parts:
+                parts.append(function)
 
 
 def _require_only_read(sites: Sites, node: ast.expr) -> None:
     """Every round had a value of its own. One for all may be read, but not be changed or handed on."""
-    tree, function = sites.tree, sites.tree.function(node)
-    while True:
-        parent = tree.parent(node)
-        if isinstance(parent, (ast.BinOp, ast.Compare, ast.UnaryOp)):
-            return
-        if isinstance(parent, ast.AugAssign) and parent.value is node:
-            return
-        method = tree.parent(parent) if isinstance(parent, ast.Attribute) else None
-        if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
-            return
-        call = method if isinstance(method, ast.Call) and method.func is parent else parent
-        if isinstance(call, ast.Call) and sites.outermost(call):
-            if sites.outermost(call) <= _PURE:
-                return
-            # It may hand back what it is given, or a view of it.
-            node = call
-        elif isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
-            node = parent
-        else:
-            break
+    function = sites.tree.function(node)
+    todo: list[ast.expr] = [node]
+    for read in todo:
+        further = _handed_on(sites, read)
+        if further is None or function is None:
+            raise RefusedError("a round may change its value")
+        for target in (n for n in further if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+            shared = aliases(function, target.id)
+            if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, function)):
+                raise RefusedError("a round may change its value")
+            further = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+        todo += [n for n in further if n not in todo and isinstance(getattr(n, "ctx", ast.Load()), ast.Load)]
+
+
+def _handed_on(sites: Sites, node: ast.expr) -> list[ast.expr] | None:
+    """What else has the value of `node`, or a view of it, by how it is read; None if that is unclear."""
+    parent = sites.tree.parent(node)
+    if isinstance(parent, (ast.BinOp, ast.Compare, ast.Return)):
+        return []
+    if isinstance(parent, ast.UnaryOp):
+        return [parent] if isinstance(parent.op, ast.UAdd) else []
+    if isinstance(parent, ast.AugAssign) and parent.value is node:
+        return []
+    if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
+        return []
+    if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
+        return [parent]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        shared = aliases(function, parent.targets[0].id) if function is not None else frozenset[str]()
-        changed = [place for _, place in changes(sites, function)] if function is not None else []
-        if function is not None and not any(p is None or any(overlap(p, s) for s in shared) for p in changed):
-            return
-    raise RefusedError("a round may change its value")
+        return parent.targets
+    method = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
+    call = method if isinstance(method, ast.Call) and method.func is parent else parent
+    if not isinstance(call, ast.Call) or not sites.outermost(call):
+        return None
+    # What is not known to make memory of its own may hand back what it is given, or a view of it.
+    return [] if sites.outermost(call) <= _PURE else [call]
 
 
 def _leaf(node: ast.expr) -> str:
