@@ -17,7 +17,7 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import leaves_early, skips_rounds
-from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SAME, REDUCTIONS, is_torch_function
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
@@ -35,6 +35,8 @@ _PURE = frozenset(
     cumsum softplus elu leaky_relu clamp tril triu outer einsum conv1d conv2d embedding group_norm reciprocal eq ne gt
     ge lt le masked_fill maximum minimum index_select gather log1p expm1 erf""".split()
 )
+# Functions and methods whose result shares no memory with what they read.
+_MAKING = ((ELEMENTWISE | REDUCTIONS) - MAY_BE_SAME) | {"item", "tolist"}
 # What does more than to compute a value, or does so later.
 _DOING_MORE = (
     *(ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.Global, ast.Nonlocal),
@@ -878,7 +880,8 @@ def _handed_on(sites: Sites, node: ast.expr) -> list[ast.expr] | None:
     if not isinstance(call, ast.Call) or not sites.outermost(call):
         return None
     # What is not known to make memory of its own may hand back what it is given, or a view of it.
-    return [] if sites.outermost(call) <= _PURE else [call]
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in _MAKING
+    return [] if named or sites.outermost(call) <= _PURE | FRESH_OPERATORS else [call]
 
 
 def _leaf(node: ast.expr) -> str:
