@@ -165,6 +165,15 @@ def own_function(sites: Sites, call: ast.Call) -> Function | None:
     return found[0] if method or not bindings(caller, place) else None
 
 
+def own_property(sites: Sites, node: ast.Attribute) -> Function | None:
+    """The function of this file that reading `self.name` runs: of those that ran, the only one of its name."""
+    caller, found = sites.tree.function(node), sites.context.once(_ran).get(node.attr, [])
+    inside = caller is not None and sites.tree.owner(caller) is not None and dotted(node.value) == "self"
+    if not inside or not isinstance(node.ctx, ast.Load) or len(found) != 1 or sites.tree.owner(found[0]) is None:
+        return None
+    return found[0] if [dotted(d) for d in found[0].decorator_list] == ["property"] else None
+
+
 def _ran(context: Context) -> dict[str, list[Function]]:
     found: dict[str, list[Function]] = {}
     for function in context.once(_own):

@@ -22,10 +22,12 @@ from forwardlens.source.tree import Function, Tree, dotted, walk
 _NEW = ELEMENTWISE - MAY_BE_SAME - frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
 
 
-def tensors_escape(sites: Sites, function: Function, block: Sequence[ast.stmt]) -> str | None:
+def tensors_escape(
+    sites: Sites, function: Function, block: Sequence[ast.stmt], *, by_return: bool = True
+) -> str | None:
     """How a tensor made in `block` may be seen outside of it, as a phrase; None if none can be.
 
-    `block` is the body of `function` or of a statement in it.
+    `block` is the body of `function` or of a statement in it. What it returns counts only with `by_return`.
     """
     tree, numbers, local = sites.tree, number_names(sites, function), _bound(block)
 
@@ -33,7 +35,7 @@ def tensors_escape(sites: Sites, function: Function, block: Sequence[ast.stmt]) 
         return is_number(sites, node, numbers, frozenset({function}))
 
     for node in _walk(block):
-        if isinstance(node, ast.Return) and node.value is not None and not plain(node.value):
+        if by_return and isinstance(node, ast.Return) and node.value is not None and not plain(node.value):
             return "a tensor is returned"
         if isinstance(node, (ast.Yield, ast.YieldFrom)):
             return "a tensor may be yielded"

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from forwardlens.model import Fix
 from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
+from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
 from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
-from forwardlens.rules.operations import torch_name
+from forwardlens.rules.layout import LayoutMattersError, calls_of
+from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    MAY_BE_SAME,
+    NORMALISING,
+    REDUCTIONS,
+    VIEWS,
+    torch_function,
+    torch_name,
+)
 from forwardlens.rules.repeated import shown
+from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, overlap
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
-from forwardlens.source.tree import Function, Tree, dotted, walk
+from forwardlens.source.tree import Function, Tree, dotted, unpacked, walk
 
 # What autograd costs is a little per operator: with fewer than this there is nothing to gain.
 LEAST_OPERATORS = 8
@@ -23,6 +35,13 @@ LEAST_GUARDED = 0.10
 # A function that does this much of the forward is where the guard belongs, however the forward gets there.
 MOST_OF_FORWARD = 0.90
 
+# Functions and methods whose result is memory of its own.
+_COMPUTING = (ELEMENTWISE - MAY_BE_SAME) | REDUCTIONS | NORMALISING | {"clone", "acos", "arccos", "asin", "arcsin"}
+# What these give back is detached, or whole numbers or flags, which have no gradient.
+_WITHOUT_GRAPH = frozenset(
+    """detach argmax argmin argsort nonzero count_nonzero eq ne gt ge lt le greater less logical_and logical_or
+    logical_not logical_xor isnan isinf isfinite any all long int bool searchsorted bucketize""".split()
+)
 _GUARDS = frozenset({"no_grad", "inference_mode", "set_grad_enabled", "enable_grad"})
 
 
@@ -41,9 +60,10 @@ class GradModeInInference(Rule):
     autograd has to save it.
 
     ## Fix safety
-    The fix is offered as safe if the results leave as Python numbers, or if the file puts its model into evaluation
-    mode and has no training code. A forward under `inference_mode` cannot be trained, so everywhere else the fix is
-    offered as unsafe. Code that keeps tensors on an object gets no safe fix: they would be poisoned for training.
+    The fix is offered as safe if the results leave as Python numbers or detached, or if the file puts its model into
+    evaluation mode and has no training code. A forward under `inference_mode` cannot be trained, so everywhere else the
+    fix is offered as unsafe. Code that keeps tensors on an object gets no safe fix: they would be poisoned for
+    training.
     """
 
     name: ClassVar[str] = "grad-mode-in-inference"
@@ -225,6 +245,168 @@ def build():
 """,
         ),
         Example(
+            "tensors-of-a-helper-that-become-numbers",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.no_grad()  #!
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place[:, :2] - goal[:, :2]).norm(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.inference_mode()
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place[:, :2] - goal[:, :2]).norm(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
+""",
+        ),
+        Example(
+            "tensors-of-a-helper-that-a-product-keeps",
+            """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(6))
+
+    @torch.no_grad()
+    def track(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x, x.norm(dim=-1)
+
+    def forward(self, x, goal):
+        place, length = self.track(x)
+        return (place * goal).sum(dim=-1).tolist(), length.clamp(max=1.0).max().item()
+
+
+def build():
+    return Tracker(), (torch.randn(4, 3), torch.randn(4, 3))
+""",
+        ),
+        Example(
+            "detached-results",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    def forward(self, x):  #!
+        scores = self.score(x)
+        kept = []
+        for part in scores.detach().split(2):
+            kept.append(part.cpu() * 2)
+        return torch.cat(kept), (scores > 4.0).nonzero().flatten()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    @torch.no_grad()
+    def forward(self, x):
+        scores = self.score(x)
+        kept = []
+        for part in scores.detach().split(2):
+            kept.append(part.cpu() * 2)
+        return torch.cat(kept), (scores > 4.0).nonzero().flatten()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "graph-put-back-into-a-detached-result",
+            """\
+import torch
+from torch import nn
+
+
+class Alarm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def score(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().sum(dim=-1)
+
+    def forward(self, x):
+        scores = self.score(x)
+        best = scores.detach().clone()
+        best.add_(scores)
+        return best.cpu(), scores.argmax()
+
+
+def build():
+    return Alarm(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
             "may-be-trained",
             """\
 import torch
@@ -316,23 +498,26 @@ def _unguarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
     function, operators = outermost_function(sites), operators_of(sites.context.profile)
     if function is None or not grad.grad_enabled or _mentions_guard(function) or operators < LEAST_OPERATORS:
         return
-    reader = _reader(sites, function) if not any(map(_mentions_guard, ran)) else None
-    frozen = any("requires_grad" in source.text for source in sites.context.sources.values())
-    if reader is not None and not frozen and _has_weights(sites.tree, reader):
+    guarded = any(map(_mentions_guard, ran))
+    texts = [source.text for source in sites.context.sources.values()]
+    plain = not guarded and not any("requires_grad" in text or "is_grad_enabled" in text for text in texts)
+    reader = _reader(sites, function) if plain else None
+    advice = ""
+    if reader is not None and _has_weights(sites.tree, reader):
         function = reader
         text = "its results leave as plain numbers, so nothing can run backward through them"
+        fix = _guard(sites, function, "inference_mode", _state_kept(ran))
+    elif plain and _has_weights(sites.tree, function) and _lets_no_graph_out(sites, function, ran):
+        text = "no tensor that it returns has one, so nothing can run backward through them"
+        # Tensors leave: only where nothing is trained may they be such that autograd cannot take later.
+        fix = _guard(sites, function, "no_grad" if _why_unsafe(sites, ran) else "inference_mode", None)
     elif grad.outputs_require_grad and not grad.training:
-        reader = None
         text = "the model is in evaluation mode and nothing ran backward"
+        # Code that others train with is no place for a guard; its caller is.
+        advice = "; called under `torch.inference_mode()` it would record none"
+        fix = _guard(sites, function, "inference_mode", _why_unsafe(sites, ran))
     else:
         return
-    edit = _decorated(sites, function)
-    # Code that others train with is no place for a guard; its caller is.
-    advice = "" if reader is not None else "; called under `torch.inference_mode()` it would record none"
-    fixes: tuple[Fix, ...] = ()
-    if edit is not None:
-        reason = None if reader is not None and not keeps_state(ran) else _why_unsafe(sites, ran)
-        fixes = (Fix("Run it under inference_mode", "unsafe" if reason else "safe", edit, reason),)
     yield Match(
         sites.source.line_span(function.lineno),
         f"`{_title(sites.tree, function)}` records a graph of {operators:,} operators for autograd, and nobody uses "
@@ -340,7 +525,7 @@ def _unguarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
         0.0,
         {"operators": operators, "training": grad.training},
         (),
-        fixes,
+        (fix,) if fix is not None else (),
         "warning",
     )
 
@@ -392,10 +577,14 @@ def _title(tree: Tree, function: Function) -> str:
     return f"{owner.name}.{function.name}" if owner is not None else function.name
 
 
+def _state_kept(ran: list[Function]) -> str | None:
+    return "tensors are kept on an object, and training with them later would fail" if keeps_state(ran) else None
+
+
 def _why_unsafe(sites: Sites, ran: list[Function]) -> str | None:
     """Why a tensor that leaves under `inference_mode` may meet autograd; None if the file says that it does not."""
-    if keeps_state(ran):
-        return "tensors are kept on an object, and training with them later would fail"
+    if kept := _state_kept(ran):
+        return kept
     for source in sites.context.sources.values():
         sign = trains(source.tree) if source.tree is not None else None
         if sign is not None:
@@ -405,11 +594,102 @@ def _why_unsafe(sites: Sites, ran: list[Function]) -> str | None:
     return None
 
 
-def _decorated(sites: Sites, function: Function):
+def _guard(sites: Sites, function: Function, guard: str, reason: str | None) -> Fix | None:
+    """The fix that puts a guard on a function, unsafe if there is a reason for it."""
     torch = torch_name(sites.tree.module)
     if torch is None or isinstance(function, ast.AsyncFunctionDef):
         return None
-    return checked(sites.source, [insert_decorator(sites.tree, function, f"@{torch}.inference_mode()")])
+    edits = checked(sites.source, [insert_decorator(sites.tree, function, f"@{torch}.{guard}()")])
+    return Fix(f"Run it under {guard}", "unsafe" if reason else "safe", edits, reason) if edits is not None else None
+
+
+# -- results without a graph
+
+
+def _lets_no_graph_out(sites: Sites, function: Function, ran: list[Function]) -> bool:
+    """Whether no tensor that a function lets out can have a graph, whatever it is given."""
+    if keeps_state(ran) or _changes_arguments(sites, function):
+        return False
+    if tensors_escape(sites, function, function.body, by_return=False) is not None:
+        return False
+    return _returns_no_graph(sites, function, frozenset())
+
+
+def _returns_no_graph(sites: Sites, function: Function, seen: frozenset[object]) -> bool:
+    if function in seen:
+        return False
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    return all(_has_no_graph(sites, function, value, seen | {function}) for value in returned)
+
+
+def _has_no_graph(sites: Sites, function: Function, node: ast.expr, seen: frozenset[object]) -> bool:
+    """Whether a value certainly holds no tensor with a graph: detached, of whole numbers, or made of such."""
+
+    def clear(part: ast.expr | None) -> bool:
+        return part is None or _has_no_graph(sites, function, part, seen)
+
+    if is_number(sites, node, number_names(sites, function), frozenset({function})):
+        return True
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(clear, node.elts))
+    if isinstance(node, ast.Dict):
+        return all(map(clear, (*node.keys, *node.values)))
+    if isinstance(node, ast.IfExp):
+        return clear(node.body) and clear(node.orelse)
+    if isinstance(node, ast.BinOp):
+        return clear(node.left) and clear(node.right)
+    if isinstance(node, (ast.Subscript, ast.Starred)):
+        return clear(node.value)
+    if isinstance(node, ast.UnaryOp):
+        return clear(node.operand)
+    if isinstance(node, ast.Name):
+        return _name_has_no_graph(sites, function, node.id, seen)
+    if isinstance(node, ast.Call):
+        called = own_function(sites, node)
+        return _returns_no_graph(sites, called, seen) if called is not None else _call_has_no_graph(sites, node, clear)
+    if isinstance(node, ast.Attribute):
+        # `x.max(0).values` is a part of a result.
+        return isinstance(node.value, ast.Call) and clear(node.value)
+    return isinstance(node, ast.Compare)
+
+
+def _call_has_no_graph(sites: Sites, call: ast.Call, clear: Callable[[ast.expr | None], bool]) -> bool:
+    name = torch_function(sites.tree.module, call.func)
+    method = name is None and isinstance(call.func, ast.Attribute)
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) and method else None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else name
+    # Layers and functions of other files have weights of their own.
+    if name is None or is_inplace(name) or (receiver is not None and (dotted(receiver) or "").startswith("self")):
+        return False
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return name in _WITHOUT_GRAPH or all(map(clear, (receiver, *given)))
+
+
+def _name_has_no_graph(sites: Sites, function: Function, name: str, seen: frozenset[object]) -> bool:
+    """Whether all that a function binds a name to, and puts into it, has no graph."""
+    values = [_bound_to(sites.tree, store) for store in bindings(function, name)]
+    if name in seen or not values:
+        return False
+    shared = aliases(function, name)
+    for node, place in changes(sites, function):
+        if place is not None and not any(overlap(place, s) for s in shared):
+            continue
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in STORING:
+            return False
+        values += [*node.args, *(keyword.value for keyword in node.keywords)]
+    return all(value is not None and _has_no_graph(sites, function, value, seen | {name}) for value in values)
+
+
+def _bound_to(tree: Tree, store: ast.AST) -> ast.expr | None:
+    """What a name is bound to, or to a part of; None where that is unclear."""
+    statement = None if isinstance(store, ast.arg) else tree.statement(store)
+    if isinstance(statement, ast.For):
+        return statement.iter if store in walk(statement.target) else None
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if not isinstance(statement, ast.Assign) or not any(store in walk(target) for target in targets):
+        return None
+    pairs = (pair for target in targets for pair in unpacked(target, statement.value) or ())
+    return next((value for target, value in pairs if target is store), statement.value)
 
 
 # -- no_grad where inference_mode would do
@@ -465,7 +745,8 @@ def _weak_match(
     escape = tensors_escape(sites, function, body)
     # What leaves the whole forward meets autograd only if the program trains; what leaves a part of it, also here.
     whole = body is function.body and (function is outermost_function(sites) or not grad.grad_enabled)
-    if escape is not None and (not whole or _why_unsafe(sites, ran) is not None):
+    helper = body is function.body and escape is not None and _callers_stay_clear(sites, function)
+    if escape is not None and not helper and (not whole or _why_unsafe(sites, ran) is not None):
         return None
     called = guard.func if isinstance(guard, ast.Call) else guard
     prefix = sites.tree.text(called).rpartition(".")[0] or torch_name(sites.tree.module)
@@ -485,6 +766,95 @@ def _weak_match(
         (Fix("Use inference_mode", "safe", edits),),
         "info",
     )
+
+
+def _callers_stay_clear(sites: Sites, function: Function) -> bool:
+    """Whether what a helper returns meets no autograd where it is called, and it lets no tensor out in other ways."""
+    others = (s.text for path, s in sites.context.sources.items() if path != sites.source.path)
+    if len(function.decorator_list) > 1 or any(function.name in text for text in others):
+        return False
+    if tensors_escape(sites, function, function.body, by_return=False) is not None:
+        return False
+    return not _changes_arguments(sites, function) and _results_stay_clear(sites, function)
+
+
+def _results_stay_clear(sites: Sites, function: Function) -> bool:
+    if function.name == "forward" or function.name.startswith("__"):
+        return False
+    try:
+        calls = frozenset(calls_of(sites, function))
+    except LayoutMattersError:
+        return False
+    todo, seen = list[ast.expr](calls), set[ast.expr]()
+    while todo:
+        node = todo.pop()
+        readers = [] if node in seen else _handed_on(sites, node, calls)
+        if readers is None:
+            return False
+        seen.add(node)
+        todo += readers
+    return bool(calls)
+
+
+def _changes_arguments(sites: Sites, function: Function) -> bool:
+    """Whether a function may change in place what it is given: without a version counter autograd cannot notice."""
+    given = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)}
+    places = [place for _, place in changes(sites, function)]
+    shared = {s.split(".")[0] for place in places if place is not None for s in aliases(function, place)}
+    return None in places or bool(shared & given)
+
+
+def _handed_on(sites: Sites, node: ast.expr, calls: frozenset[ast.Call]) -> list[ast.expr] | None:
+    """Where a tensor made under `inference_mode` goes on from `node`, itself or as a view; None if that may fail.
+
+    It must not be changed, leave the function or be kept for a backward. What is computed from it is a tensor like any
+    other, and ends the search. `calls` run under the guard themselves.
+    """
+    tree, function = sites.tree, sites.tree.function(node)
+    parent = tree.parent(node)
+    if function is None:
+        return None
+
+    def plain(other: ast.expr) -> bool:
+        return is_number(sites, other, number_names(sites, function), frozenset({function}))
+
+    if isinstance(parent, (ast.Expr, ast.Compare)):
+        return []
+    if isinstance(parent, ast.UnaryOp):
+        return None if isinstance(parent.op, ast.UAdd) else []
+    if isinstance(parent, ast.BinOp):
+        # A sum keeps no operand for its backward.
+        other = parent.right if parent.left is node else parent.left
+        return [] if isinstance(parent.op, (ast.Add, ast.Sub)) or plain(other) else None
+    if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
+        return [parent] if plain(parent.slice) else None
+    if isinstance(parent, ast.Assign):
+        return _reads(tree, function, parent.targets)
+    if isinstance(parent, ast.Attribute) and parent.attr in METADATA | TO_NUMBERS:
+        return []
+    call = tree.parent(parent) if isinstance(parent, ast.Attribute) else parent
+    if not isinstance(call, ast.Call):
+        return None
+    if call in calls or dotted(call.func) in NUMBER_CALLS:
+        return []
+    name = parent.attr if isinstance(parent, ast.Attribute) else torch_function(tree.module, call.func)
+    given = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not node]
+    if name is None or is_inplace(name) or not all(map(plain, given)):
+        return None
+    return [] if name in _COMPUTING else [call] if name in VIEWS | MAY_BE_SAME else None
+
+
+def _reads(tree: Tree, function: Function, targets: list[ast.expr]) -> list[ast.expr] | None:
+    """The reads of the names that an assignment binds; None if one is added to in place, or is no name."""
+    names: set[str] = set()
+    for target in (e for t in targets for e in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t])):
+        if not isinstance(target, ast.Name):
+            return None
+        names.add(target.id)
+    found = [n for n in walk(function) if isinstance(n, ast.Name) and n.id in names]
+    if any(isinstance(n.ctx, ast.Store) and isinstance(tree.parent(n), ast.AugAssign) for n in found):
+        return None
+    return [n for n in found if isinstance(n.ctx, ast.Load)]
 
 
 def _covered(sites: Sites, block: list[ast.stmt]) -> float:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import Edit, Fix
+from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import arguments_of, function_of, loop_around, rounds_of
+from forwardlens.rules.callers import arguments_of, function_of, loop_around, own_function, own_property, rounds_of
 from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.loops import leaves_early, skips_rounds
+from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SAME, REDUCTIONS, is_torch_function
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import aliases, bindings, is_inplace, names_read, overlap
+from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Looping, dotted, walk
+from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
@@ -33,6 +35,14 @@ _PURE = frozenset(
     cumsum softplus elu leaky_relu clamp tril triu outer einsum conv1d conv2d embedding group_norm reciprocal eq ne gt
     ge lt le masked_fill maximum minimum index_select gather log1p expm1 erf""".split()
 )
+# Functions and methods whose result shares no memory with what they read.
+_MAKING = ((ELEMENTWISE | REDUCTIONS) - MAY_BE_SAME) | {"item", "tolist"}
+# What does more than to compute a value, or does so later.
+_DOING_MORE = (
+    *(ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.Global, ast.Nonlocal),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.Try, ast.With),
+)
+_CONDITIONAL = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.Match, ast.comprehension)
 # What raises on an empty tensor.
 _NEED_ELEMENTS = frozenset({"amax", "amin", "argmax", "argmin", "item", "max", "median", "min"})
 
@@ -40,7 +50,7 @@ _NEED_ELEMENTS = frozenset({"amax", "amin", "argmax", "argmin", "item", "max", "
 class InvariantInLoop(Rule):
     """## What it does
     Finds work inside a loop that other rounds do not feed: an input projection computed step by step beside a
-    recurrence, or an expression that is the same in every round.
+    recurrence, or an expression that is the same in every round, such as a property that computes from parameters.
 
     ## Why it costs
     One product of all steps with the weight reads the weight once and fills the hardware. Step by step it is read in
@@ -280,6 +290,246 @@ def build():
 """,
         ),
         Example(
+            "property-that-computes",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    @property
+    def support(self):
+        links = torch.relu(self.source @ self.target)
+        return links.softmax(dim=-1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(self.support @ x)) + x  #!
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    @property
+    def support(self):
+        links = torch.relu(self.source @ self.target)
+        return links.softmax(dim=-1)
+
+    def forward(self, x):
+        support_once = self.support
+        for layer in self.layers:
+            x = torch.tanh(layer(support_once @ x)) + x
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "method-with-the-same-arguments",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    def links(self, sharpness):
+        return self.scores().mul(sharpness).softmax(dim=-1)
+
+    def scores(self):
+        return self.source @ self.target
+
+    def forward(self, x):
+        for layer in self.layers:
+            support = self.links(2.0).t()  #!
+            x = torch.tanh(layer(torch.matmul(support, x))) + x
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    def links(self, sharpness):
+        return self.scores().mul(sharpness).softmax(dim=-1)
+
+    def scores(self):
+        return self.source @ self.target
+
+    def forward(self, x):
+        links_once = self.links(2.0)
+        for layer in self.layers:
+            support = links_once.t()
+            x = torch.tanh(layer(torch.matmul(support, x))) + x
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "property-whose-weight-changes",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    @property
+    def support(self):
+        links = torch.relu(self.source @ self.target)
+        return links.softmax(dim=-1)
+
+    @torch.no_grad()
+    def fade(self):
+        self.source.mul_(0.9)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(self.support @ x)) + x
+            self.fade()
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "property-that-draws",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    @property
+    def support(self):
+        links = self.source @ self.target
+        return (links + torch.rand_like(links)).softmax(dim=-1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(self.support @ x)) + x
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "view-of-it-is-changed",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.target = nn.Parameter(torch.randn(8, 48))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    @property
+    def support(self):
+        links = torch.relu(self.source @ self.target)
+        return links.softmax(dim=-1)
+
+    def forward(self, x):
+        with torch.no_grad():
+            for layer in self.layers:
+                support = self.support.t()  #!
+                support.mul_(0.5)
+                x = torch.tanh(layer(support @ x)) + x
+        return x
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "value-that-every-round-keeps",
+            """\
+import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source = nn.Parameter(torch.randn(48, 8))
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(8))
+
+    def links(self):
+        return (self.source @ self.source.t()).softmax(dim=-1)
+
+    def forward(self, x):
+        seen = []
+        for layer in self.layers:
+            links = self.links()  #!
+            seen.append(links)
+            x = torch.tanh(layer(links @ x)) + x
+        return x, seen
+
+
+def build():
+    return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
             "random-draws",
             """\
 import torch
@@ -388,9 +638,9 @@ def build():
         if sites is None:
             return
         candidates = [
-            (node, loop)
+            (node, cost, loop)
             for node, cost in sites.items()
-            if isinstance(node, ast.expr) and in_rounds(cost) and works(cost) and not depends_on_order([cost])
+            if isinstance(node, ast.expr) and in_rounds(cost) and _computes(sites, node, cost)
             for loop in sites.tree.loops(node)
         ]
         helped = _in_helpers(sites)
@@ -399,13 +649,18 @@ def build():
         others = (EmbeddingInLoop(), MaskingInLoop(), ElementwiseLoop())
         taken = claimed(context, sites, others)
         done: list[ast.AST] = []
-        for node, loop in sorted(candidates, key=lambda item: len(list(sites.tree.ancestors(item[0])))):
+        for node, cost, loop in sorted(candidates, key=lambda item: len(list(sites.tree.ancestors(item[0])))):
             if any(node is inside for outer in done for inside in walk(outer)):
                 continue
             match = None
             if not taken.get(loop) and _is_same(sites, loop, node):
                 match = _same(sites, loop, node)
-            elif loop not in taken and loop is next(sites.tree.loops(node), None) and _is_projection(sites, loop, node):
+            elif (
+                works(cost)
+                and loop not in taken
+                and loop is next(sites.tree.loops(node), None)
+                and _is_projection(sites, loop, node)
+            ):
                 match = _projection(sites, loop, node)
             if match is not None:
                 done.append(node)
@@ -418,23 +673,63 @@ def build():
 # -- the same in every round
 
 
+def _computes(sites: Sites, node: ast.expr, cost: ExpressionCost) -> bool:
+    """Whether `node` ran operators that compute something, itself or in a function of the file that it calls."""
+    if depends_on_order([cost]):
+        return False
+    called = _called(sites, node)
+    inside = (sites.cost(n) for n in _all(sites, called)) if called is not None else ()
+    return works(cost) or any(c is not None and works(c) for c in inside)
+
+
 def _is_same(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     """Whether an expression reads nothing that the loop gives another value to or changes, and does nothing else."""
     function = sites.tree.function(node)
     if function is None or names_read(node) & bound_in(loop) or not isinstance(loop, (ast.For, ast.While)):
         return False
+    # What a function needs may not be there in the rounds that do not call it.
+    if any(_called(sites, n) is not None for n in walk(node)) and not _in_every_round(sites.tree, loop, node):
+        return False
+    return _is_pure(sites, node) and _unchanged(sites, loop, node)
+
+
+def _called(sites: Sites, node: ast.AST) -> Function | None:
+    """The function of this file that a call runs, or that reading a property does."""
+    if isinstance(node, ast.Attribute):
+        return own_property(sites, node)
+    return (own_function(sites, node) or function_of(sites.tree, node)) if isinstance(node, ast.Call) else None
+
+
+def _in_every_round(tree: Tree, loop: Looping, node: ast.expr) -> bool:
+    inside = itertools.takewhile(lambda above: above is not loop, tree.ancestors(node))
+    return not leaves_early(loop) and not skips_rounds(loop) and not any(isinstance(n, _CONDITIONAL) for n in inside)
+
+
+def _is_pure(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()) -> bool:
+    """Whether `node` computes a value from what it reads and does nothing else, with the functions that it calls."""
     costs = [cost for _, cost in sites.inside(node)]
     if any(op.outermost and op.name not in _PURE and not _looks(op.name) for cost in costs for op in cost.ops):
         return False
-    if any(isinstance(n, (ast.NamedExpr, ast.Await, ast.Yield, ast.Lambda)) for n in walk(node)):
+    if depends_on_order(costs) or any(isinstance(n, _DOING_MORE) for n in walk(node)):
         return False
-    calls = [n for n in walk(node) if isinstance(n, ast.Call)]
-    if any(isinstance(c.func, ast.Attribute) and is_inplace(c.func.attr) for c in calls):
-        return False
-    # A call that ran no operator here may be anything.
-    if any(sites.cost(c) is None and not _is_metadata(c) for c in calls):
-        return False
-    return _unchanged(sites, loop, node)
+    for inner in walk(node):
+        called = _called(sites, inner)
+        if called is not None:
+            if called in seen or not _is_pure_function(sites, called, seen | {called}):
+                return False
+        elif isinstance(inner, ast.Call):
+            # A call that ran no operator here may be anything.
+            inplace = isinstance(inner.func, ast.Attribute) and is_inplace(inner.func.attr)
+            if inplace or not (sites.outermost(inner) or _is_metadata(inner)):
+                return False
+    return True
+
+
+def _is_pure_function(sites: Sites, function: Function, seen: frozenset[Function]) -> bool:
+    plain = isinstance(function, ast.FunctionDef) and all(
+        dotted(d) in {"property", "staticmethod"} for d in function.decorator_list
+    )
+    return plain and not changes(sites, function) and all(_is_pure(sites, s, seen) for s in function.body)
 
 
 def _looks(name: str) -> bool:
@@ -451,13 +746,17 @@ def _looks(name: str) -> bool:
 
 
 def _is_metadata(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in {"size", "dim", "numel"}
+    name = dotted(call.func) or ""
+    plain = name in {"len", "int", "float", "range"} or name.startswith("math.")
+    return plain or (isinstance(call.func, ast.Attribute) and call.func.attr in {"size", "dim", "numel"})
 
 
 def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     function = sites.tree.function(node)
     assert function is not None
-    places = {p for n in walk(node) if isinstance(n, (ast.Name, ast.Attribute)) and (p := dotted(n))}
+    places = {*_places(sites, node)}
+    if any(isinstance(n, ast.Global) and places & {*n.names} for n in walk(sites.tree.module)):
+        return False
     shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
     for _, place in changes_by_rounds(sites, loop):
         if place is None or any(overlap(place, s) for s in shared):
@@ -465,10 +764,35 @@ def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     return not may_train(sites, loop)
 
 
+def _places(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()) -> Iterator[str]:
+    """The places that `node` reads, and those that the functions that it calls read of what they are not given."""
+    for inner in walk(node):
+        place = dotted(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+        if place is not None:
+            yield place
+        function = _called(sites, inner)
+        if function is None or function in seen:
+            continue
+        own = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)} | names_bound(function)
+        for place in (p for statement in function.body for p in _places(sites, statement, seen | {function})):
+            name, _, rest = place.partition(".")
+            if name == "self" and rest and isinstance(inner, ast.Call) and function.name in {"forward", "__call__"}:
+                yield f"{dotted(inner.func)}.{rest}"
+            elif (name == "self" and rest) or name not in own:
+                yield place
+
+
+def _share(sites: Sites, node: ast.expr) -> float:
+    """The share of the forward spent in `node` and in the functions that it calls."""
+    whole = sites.context.profile.forward.wall_ms.median
+    called = sum(cost.total_ms - cost.self_ms for _, cost in sites.inside(node))
+    return min(1.0, sites.share(node) + (max(0.0, called) / whole if whole else 0.0))
+
+
 def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
     cost = sites.cost(node)
     assert cost is not None
-    share = sites.share(node)
+    share = _share(sites, node)
     text = shown(sites.tree.text(node))
     message = (
         f"`{text}` gives the same value in each of {cost.calls} rounds, {percent(share)} of the forward: "
@@ -496,7 +820,7 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
         raise RefusedError("it stands in a function inside the function")
-    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in walk(node)):
+    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in _all(sites, node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)
     name = sites.fresh_name(function, node, f"{_leaf(node)}_once")
@@ -509,33 +833,55 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
     return edits
 
 
+def _all(sites: Sites, node: ast.AST) -> Iterator[ast.AST]:
+    """What is inside `node`, itself included, and inside the functions that it calls."""
+    parts = [node]
+    for part in parts:
+        for inner in walk(part):
+            yield inner
+            function = _called(sites, inner)
+            if function is not None and function not in parts:
+                parts.append(function)
+
+
 def _require_only_read(sites: Sites, node: ast.expr) -> None:
     """Every round had a value of its own. One for all may be read, but not be changed or handed on."""
-    tree = sites.tree
-    parent = tree.parent(node)
-    if isinstance(parent, (ast.BinOp, ast.Compare, ast.UnaryOp)) or (
-        isinstance(parent, ast.AugAssign) and parent.value is node
-    ):
-        return
-    if isinstance(parent, ast.Call) and node in parent.args and not _keeps(parent) and sites.cost(parent) is not None:
-        return
-    if isinstance(parent, ast.Attribute):
-        call = tree.parent(parent)
-        if isinstance(call, ast.Call) and not is_inplace(parent.attr) and sites.cost(call) is not None:
-            return
-    function = tree.function(node)
+    function = sites.tree.function(node)
+    todo: list[ast.expr] = [node]
+    for read in todo:
+        further = _handed_on(sites, read)
+        if further is None or function is None:
+            raise RefusedError("a round may change its value")
+        for target in (n for n in further if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
+            shared = aliases(function, target.id)
+            if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, function)):
+                raise RefusedError("a round may change its value")
+            further = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id]
+        todo += [n for n in further if n not in todo and isinstance(getattr(n, "ctx", ast.Load()), ast.Load)]
+
+
+def _handed_on(sites: Sites, node: ast.expr) -> list[ast.expr] | None:
+    """What else has the value of `node`, or a view of it, by how it is read; None if that is unclear."""
+    parent = sites.tree.parent(node)
+    if isinstance(parent, (ast.BinOp, ast.Compare, ast.Return)):
+        return []
+    if isinstance(parent, ast.UnaryOp):
+        return [parent] if isinstance(parent.op, ast.UAdd) else []
+    if isinstance(parent, ast.AugAssign) and parent.value is node:
+        return []
+    if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
+        return []
+    if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
+        return [parent]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        shared = aliases(function, parent.targets[0].id) if function is not None else frozenset[str]()
-        changed = [place for _, place in changes(sites, function)] if function is not None else []
-        if function is not None and not any(p is None or any(overlap(p, s) for s in shared) for p in changed):
-            return
-    raise RefusedError("a round may change its value")
-
-
-def _keeps(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and (
-        call.func.attr in {"append", "extend"} or is_inplace(call.func.attr)
-    )
+        return parent.targets
+    method = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
+    call = method if isinstance(method, ast.Call) and method.func is parent else parent
+    if not isinstance(call, ast.Call) or not sites.outermost(call):
+        return None
+    # What is not known to make memory of its own may hand back what it is given, or a view of it.
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in _MAKING
+    return [] if named or sites.outermost(call) <= _PURE | FRESH_OPERATORS else [call]
 
 
 def _leaf(node: ast.expr) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost
+from forwardlens.rules.callers import only_call
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.relation import relation
 from forwardlens.rules.repeated import body, bound_in, head, in_rounds, shown
 from forwardlens.rules.rounds import share_of
 from forwardlens.source.dataflow import names_bound, names_read
-from forwardlens.source.tree import Looping, walk
+from forwardlens.source.tree import Looping, dotted, range_arguments, walk
 
 _CELLS = {
     "aten::lstm_cell": "nn.LSTM",
@@ -120,6 +121,105 @@ def build():
 """,
         ),
         Example(
+            "layers-in-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(map(nn.LSTMCell, (8, 8), (8, 8)))
+
+    def step(self, value, states):
+        fresh = []
+        for cell, state in zip(self.cells, states):
+            state = cell(value, state)  #!
+            fresh.append(state)
+            value = state[0]
+        return value, fresh
+
+    def forward(self, x):
+        zero = x.new_zeros(x.size(1), 8)
+        states, seen = [(zero, zero) for _ in self.cells], []
+        for frame in x:
+            top, states = self.step(frame, states)
+            seen.append(top)
+        return torch.stack(seen)
+
+
+def build():
+    return Stacked(), (torch.randn(24, 4, 8),)
+""",
+        ),
+        Example(
+            "helper-that-is-fed-its-own-output",
+            """\
+import torch
+from torch import nn
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(map(nn.LSTMCell, (8, 8), (8, 8)))
+
+    def step(self, value, states):
+        fresh = []
+        for cell, state in zip(self.cells, states):
+            state = cell(value, state)
+            fresh.append(state)
+            value = state[0]
+        return value, fresh
+
+    def forward(self, x):
+        zero, top = x.new_zeros(x.size(1), 8), x[0]
+        states, seen = [(zero, zero) for _ in self.cells], []
+        for _ in range(x.size(0)):
+            top, states = self.step(top, states)
+            seen.append(top)
+        return torch.stack(seen)
+
+
+def build():
+    return Stacked(), (torch.randn(24, 4, 8),)
+""",
+        ),
+        Example(
+            "helper-without-a-state-between-its-calls",
+            """\
+import torch
+from torch import nn
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList(map(nn.LSTMCell, (8, 8), (8, 8)))
+
+    def step(self, value, states):
+        fresh = []
+        for cell, state in zip(self.cells, states):
+            state = cell(value, state)
+            fresh.append(state)
+            value = state[0]
+        return value, fresh
+
+    def forward(self, x):
+        zero = x.new_zeros(x.size(1), 8)
+        seen = []
+        for frame in x:
+            top, _ = self.step(frame, [(zero, zero), (zero, zero)])
+            seen.append(top)
+        return torch.stack(seen)
+
+
+def build():
+    return Stacked(), (torch.randn(24, 4, 8),)
+""",
+        ),
+        Example(
             "decoding",
             """\
 import torch
@@ -196,9 +296,9 @@ def build():
         done: set[ast.AST] = set()
         for node, cost in sites.items():
             cell = next((op.name for op in cost.ops if op.name in _CELLS), None)
-            if cell is None or not isinstance(node, ast.Call) or not node.args or not in_rounds(cost):
+            if cell is None or not isinstance(node, ast.Call) or not node.args:
                 continue
-            loop = _steps(sites, node)
+            loop = (_steps(sites, node) if in_rounds(cost) else None) or _steps_of_helper(sites, node)
             if loop is not None and loop not in done:
                 # Several layers in one loop over the steps are one recurrence.
                 done.add(loop)
@@ -218,6 +318,29 @@ def _steps(sites: Sites, call: ast.Call) -> Looping | None:
         # Without an input of its own a step may still run over a sequence: `cell(h)` does not.
         return own if names_read(call.args[0]) & bound_in(own) and _given(sites, own, call.args[0]) else None
     return own if any(_given(sites, own, n) for n in _indexed(own)) else None
+
+
+def _steps_of_helper(sites: Sites, call: ast.Call) -> Looping | None:
+    """The loop over the steps around the only call of the function that a cell stands in, as `_steps`.
+
+    Each round gives the function a step that is there before the loop starts, and the state of the round before.
+    """
+    tree, function = sites.tree, sites.tree.function(call)
+    outer = only_call(tree, function) if function is not None else None
+    if function is None or outer is None or not in_rounds(sites.cost(outer)):
+        return None
+    loops = list(tree.loops(call))
+    if any(not names_read(call.func) & _variables(loop) for loop in loops):
+        # One of its own loops goes over the steps.
+        return None
+    own = next(tree.loops(outer), None)
+    methods = {n.attr for part in (*function.body, own) if part for n in walk(part) if isinstance(n, ast.Attribute)}
+    if not isinstance(own, (ast.For, ast.While)) or methods & _CHOOSING:
+        return None
+    given = [*outer.args, *(keyword.value for keyword in outer.keywords)]
+    counter = _variables(own) if isinstance(own, ast.For) and range_arguments(own.iter) is not None else set[str]()
+    steps = [a for a in given if names_read(a) & bound_in(own) and dotted(a) not in counter and _given(sites, own, a)]
+    return own if steps and any(relation(sites, own, a) == "carried" for a in given) else None
 
 
 def _variables(loop: Looping) -> set[str]:
@@ -240,7 +363,7 @@ def _indexed(loop: Looping) -> Iterator[ast.expr]:
 
 def _match(sites: Sites, call: ast.Call, cost: ExpressionCost, loop: Looping, layer: str) -> Match:
     share = share_of(sites, loop)
-    steps = cost.calls_per_entry
+    steps = cost.calls_per_entry if loop in sites.tree.loops(call) else cost.calls
     return Match(
         sites.source.span(call),
         f"`{shown(sites.tree.text(call.func))}` runs {steps} times in a loop that takes {percent(share)} of the "
