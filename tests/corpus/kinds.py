@@ -28,7 +28,7 @@ RULES: Mapping[str, frozenset[str]] = {
         "implicit_host_sync": "host-sync",
         "cpu_tensor_then_to_device": "host-tensor-in-forward",
         "constant_rebuilt_each_forward": "constant-rebuilt",
-        "repeated_invariant_compute": "constant-rebuilt",
+        "repeated_invariant_compute": "constant-rebuilt invariant-in-loop",
         "tensor_from_list_of_arrays": "constant-rebuilt",
         "cat_in_loop": "cat-in-loop",
         "cat_in_loop_kv_cache": "cat-in-loop",

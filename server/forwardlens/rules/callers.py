@@ -73,7 +73,7 @@ def in_loop(sites: Sites, loop: Looping, node: ast.AST) -> ast.AST:
     """`node`, or the call in the loop that runs it."""
     while loop not in sites.tree.loops(node):
         function = sites.tree.function(node)
-        call = _only_call(sites.tree, _ran_here(sites), function) if function is not None else None
+        call = only_call(sites, function) if function is not None else None
         if call is None:
             return node
         node = call
@@ -90,6 +90,11 @@ def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
                 seen.add(function)
                 parts += function.body
     return parts
+
+
+def only_call(sites: Sites, function: Function) -> ast.Call | None:
+    """The only call of a function of this file in what ran, or of the only module that has it as its `forward`."""
+    return _only_call(sites.tree, _ran_here(sites), function)
 
 
 @lru_cache(maxsize=1024)

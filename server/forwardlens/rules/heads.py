@@ -97,10 +97,12 @@ class _Heads:
         parts, named = list[Element](), list[str]()
         for arg in call.args:
             several = self._several(arg.value) if isinstance(arg, ast.Starred) else ((sliced(arg),), ())
+            if not several[0]:
+                return None
             parts += several[0]
             named += several[1]
         names = _names(target, len(parts))
-        if len({*names}) != len(parts):
+        if not parts or len({*names}) != len(parts):
             return None
         cuts = {part.cut for part in parts}
         if any(k.arg != "strict" for k in call.keywords) or len(cuts - {None}) > 1:

@@ -14,7 +14,8 @@ from forwardlens.rules.constants import attribute_value, constructor, is_number
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
-from forwardlens.rules.loops import leading_shape, size_expression
+from forwardlens.rules.heads import size_expression
+from forwardlens.rules.loops import leading_shape
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, is_torch_function, torch_function
 from forwardlens.rules.repeated import shown
 from forwardlens.source.dataflow import (

@@ -697,7 +697,7 @@ def _called(sites: Sites, node: ast.AST) -> Function | None:
     """The function of this file that a call runs, or that reading a property does."""
     if isinstance(node, ast.Attribute):
         return own_property(sites, node)
-    return (own_function(sites, node) or function_of(sites.tree, node)) if isinstance(node, ast.Call) else None
+    return (own_function(sites, node) or function_of(sites, node)) if isinstance(node, ast.Call) else None
 
 
 def _in_every_round(tree: Tree, loop: Looping, node: ast.expr) -> bool:

@@ -326,7 +326,7 @@ def _steps_of_helper(sites: Sites, call: ast.Call) -> Looping | None:
     Each round gives the function a step that is there before the loop starts, and the state of the round before.
     """
     tree, function = sites.tree, sites.tree.function(call)
-    outer = only_call(tree, function) if function is not None else None
+    outer = only_call(sites, function) if function is not None else None
     if function is None or outer is None or not in_rounds(sites.cost(outer)):
         return None
     loops = list(tree.loops(call))
