@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
+from forwardlens.rules.callers import only_call
 from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
@@ -26,12 +27,17 @@ from forwardlens.source.rewrite import (
     replace_statements,
     stands_alone,
 )
-from forwardlens.source.tree import Function, dotted, walk
+from forwardlens.source.tree import Function, Tree, dotted, walk
 
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 # On a CPU a read costs nothing by itself; what it would cost elsewhere is worth a line of its own from here on.
 VISIBLE_SHARE = 0.02
 _LEAVING = (ast.Break, ast.Continue, ast.Return)
+# What makes text of a tensor, and methods that do so of loggers and strings.
+_WRITING = frozenset({"print", "str", "repr", "format"})
+_LOGGING = frozenset({"debug", "info", "warning", "error", "log", "format"})
+# A value is followed through so many helpers that return it.
+_DEPTH = 3
 _ALLOCATIONS = frozenset({"zeros", "ones", "empty", "full", "arange"})
 
 
@@ -312,6 +318,53 @@ def build():
 """,
         ),
         Example(
+            "written-into-a-text",
+            """\
+import logging
+
+import torch
+from torch import nn
+
+log = logging.getLogger(__name__)
+
+
+class Peek(nn.Module):
+    def forward(self, x):
+        y = x.relu()
+        shown = f"mean {y.mean():.3f}"  #!
+        log.error("%s and %.3f", shown, y.std())  #!
+        return y
+
+
+def build():
+    return Peek(), (torch.randn(8, 32),)
+""",
+        ),
+        Example(
+            "settled-by-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Settle(nn.Module):
+    def settled(self, x):
+        gap = x.abs().max()
+        return gap.item() < 0.1
+
+    def forward(self, x):
+        for _ in range(20):
+            x = x * 0.5
+            if self.settled(x):
+                break
+        return x
+
+
+def build():
+    return Settle(), (torch.randn(8, 32),)
+""",
+        ),
+        Example(
             "numbers-from-shapes",
             """\
 import torch
@@ -367,6 +420,8 @@ def _read(sites: Sites, node: ast.AST, cost: ExpressionCost) -> ast.expr | None:
     if isinstance(node, ast.Call):
         return node if _reading_call(sites, node, cost) and not _reads_elements(sites, node) else None
     names = {op.name for op in cost.ops if op.outermost}
+    if isinstance(node, ast.JoinedStr):
+        return node if "aten::item" in names else None
     if isinstance(node, ast.Subscript):
         # A tensor as the end of a slice. In a loop over rows it is one with the loop.
         bounded = any(isinstance(item, ast.Slice) for item in index_items(node))
@@ -378,25 +433,43 @@ def _read(sites: Sites, node: ast.AST, cost: ExpressionCost) -> ast.expr | None:
     return node if read and not _reads_elements(sites, node) else None
 
 
+def _is_text(node: ast.expr) -> bool:
+    """Whether the value becomes part of a text: in a string, by `print`, by a logger."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if isinstance(func, ast.Attribute):
+        return func.attr in _LOGGING
+    return isinstance(node, ast.JoinedStr) or (isinstance(func, ast.Name) and func.id in _WRITING)
+
+
 def _is_needed(sites: Sites, node: ast.expr) -> bool:
     """Whether the value ends a loop or a round early and saves work, or sizes an allocation, which has to know it."""
-    tree = sites.tree
+    return any(_decides(sites.tree, use) for use in _uses(sites, node, _DEPTH))
+
+
+def _uses(sites: Sites, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+    """Where a value goes: the expression, reads of the name that it gets, calls of the helper that returns it."""
+    yield node
+    statement, function = sites.tree.statement(node), sites.tree.function(node)
+    if function is None or not depth:
+        return
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if isinstance(target, ast.Name):
+        yield from (n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id and n is not target)
+    call = only_call(sites, function) if isinstance(statement, ast.Return) else None
+    if call is not None:
+        yield from _uses(sites, call, depth - 1)
+
+
+def _decides(tree: Tree, node: ast.expr) -> bool:
     for above in tree.ancestors(node):
         if isinstance(above, ast.stmt):
             leaves = isinstance(above, ast.If) and (
                 any(isinstance(n, _LEAVING) for n in walk(above)) or (_asks_any(node) and not above.orelse)
             )
-            if isinstance(above, ast.While) or (leaves and any(tree.loops(above))):
-                return True
-            break
+            return isinstance(above, ast.While) or (leaves and any(tree.loops(above)))
         if isinstance(above, ast.Call) and _allocates(above):
             return True
-    statement, function = tree.statement(node), tree.function(node)
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not isinstance(target, ast.Name) or function is None:
-        return False
-    reads = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id]
-    return any(isinstance(a, ast.Call) and _allocates(a) for read in reads for a in tree.ancestors(read))
+    return False
 
 
 def _asks_any(node: ast.expr) -> bool:
@@ -425,9 +498,11 @@ def _reading_call(sites: Sites, call: ast.Call, cost: ExpressionCost) -> bool:
     outermost = {op.name for op in cost.ops if op.outermost}
     func = call.func
     if isinstance(func, ast.Name):
-        return func.id in {"float", "int", "bool", "range"} and bool(outermost & set(_READS))
+        return func.id in {"float", "int", "bool", "range"} | _WRITING and bool(outermost & set(_READS))
     if not isinstance(func, ast.Attribute):
         return False
+    if func.attr in _LOGGING:
+        return not is_torch_function(sites.tree.module, func) and bool(outermost & set(_READS))
     if func.attr == "item":
         return cost.op_calls(*_READS) > 0
     if func.attr == "repeat_interleave":
@@ -529,6 +604,8 @@ def _short(text: str) -> str:
 
 
 def _fix(sites: Sites, node: ast.expr) -> tuple[Fix | None, str]:
+    if _is_text(node):
+        return None, "it is text for people; leave it out of the forward, or write it in some steps only"
     if not isinstance(node, ast.Call):
         return None, "what runs next depends on the value"
     func = node.func
