@@ -363,7 +363,11 @@ def _growth(sites: Sites, call: ast.Call) -> _Growth | None:
         or not isinstance(given, (ast.List, ast.Tuple))
     ):
         return None
-    if any(isinstance(e, ast.Starred) for e in given.elts) or any(k.arg not in {"dim", "axis"} for k in call.keywords):
+    if any(isinstance(e, ast.Starred) for e in given.elts) or {k.arg for k in call.keywords} - {
+        "tensors",
+        "dim",
+        "axis",
+    }:
         return None
     statement = tree.statement(call)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:

@@ -10,7 +10,17 @@ from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
-from forwardlens.source.rewrite import checked, edit_between, has_comment, offsets, replace_statements, stands_alone
+from forwardlens.rules.operations import torch_function
+from forwardlens.source.rewrite import (
+    checked,
+    edit_between,
+    has_comment,
+    offsets,
+    replace_node,
+    replace_statements,
+    stands_alone,
+)
+from forwardlens.source.tree import is_atom
 
 
 class ContiguousChurn(Rule):
@@ -39,6 +49,40 @@ class ContiguousChurn(Rule):
     threshold_factor: ClassVar[float] = 0.25
     threshold_of_rest: ClassVar[bool] = True
     examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "cloned-for-its-layout",
+            """\
+import torch
+from torch import nn
+
+
+class Swing(nn.Module):
+    def forward(self, trace):
+        parts = trace.unfold(dimension=1, size=40, step=2)
+        parts = torch.clone(parts, memory_format=torch.contiguous_format)  #!
+        late = trace[:, 361:].unfold(1, 9, 1).clone(memory_format=torch.contiguous_format)  #!
+        return torch.amax(parts, dim=-1)[:, :31] - late.amin(dim=-1)
+
+
+def build():
+    return Swing(), (torch.randn(8, 400),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Swing(nn.Module):
+    def forward(self, trace):
+        parts = trace.unfold(dimension=1, size=40, step=2)
+        late = trace[:, 361:].unfold(1, 9, 1)
+        return torch.amax(parts, dim=-1)[:, :31] - late.amin(dim=-1)
+
+
+def build():
+    return Swing(), (torch.randn(8, 400),)
+""",
+        ),
         Example(
             "elementwise-chain",
             """\
@@ -178,26 +222,35 @@ def build():
         if sites is None:
             return
         for node, cost in sites.items():
-            if isinstance(node, ast.Call) and _is_plain_contiguous(node) and cost.op_calls("aten::copy_"):
-                match = _match(sites, node, cost)
-                if match is not None:
-                    yield match
+            copied = _copied(sites, node) if isinstance(node, ast.Call) and cost.op_calls("aten::copy_") else None
+            match = _match(sites, node, copied, cost) if isinstance(node, ast.Call) and copied is not None else None
+            if match is not None:
+                yield match
 
 
-def _is_plain_contiguous(node: ast.Call) -> bool:
-    return (
-        isinstance(node.func, ast.Attribute) and node.func.attr == "contiguous" and not node.args and not node.keywords
-    )
+def _copied(sites: Sites, node: ast.Call) -> ast.expr | None:
+    """`x` for `x.contiguous()`, and for a clone that is made for its layout."""
+    func, module = node.func, sites.tree.module
+    if not isinstance(func, ast.Attribute):
+        return None
+    if func.attr == "contiguous":
+        return None if node.args or node.keywords else func.value
+    laid_out = [(k.arg, torch_function(module, k.value)) for k in node.keywords]
+    if func.attr != "clone" or laid_out != [("memory_format", "contiguous_format")]:
+        return None
+    if torch_function(module, func) is None:
+        return None if node.args else func.value
+    return node.args[0] if len(node.args) == 1 else None
 
 
-def _match(sites: Sites, node: ast.Call, cost: ExpressionCost) -> Match | None:
+def _match(sites: Sites, node: ast.Call, copied: ast.expr, cost: ExpressionCost) -> Match | None:
     readers = LayoutReaders(sites)
     try:
         readers.follow(node)
         require_no_writes(readers, node)
     except LayoutMattersError:
         return None
-    edits = _without_call(sites, node)
+    edits = _without_call(sites, node, copied)
     if not readers.readers or edits is None:
         return None
     copies = max(cost.op_calls("aten::clone"), 1)
@@ -212,16 +265,19 @@ def _match(sites: Sites, node: ast.Call, cost: ExpressionCost) -> Match | None:
     )
 
 
-def _without_call(sites: Sites, node: ast.Call) -> tuple[Edit, ...] | None:
+def _without_call(sites: Sites, node: ast.Call, value: ast.expr) -> tuple[Edit, ...] | None:
     """Remove `.contiguous()`; all of `y = y.contiguous()`, which would be left as `y = y`."""
-    assert isinstance(node.func, ast.Attribute)
     source, tree = sites.source, sites.tree
-    value = node.func.value
     statement = tree.parent(node)
     if isinstance(statement, ast.Assign) and isinstance(value, ast.Name) and stands_alone(tree, statement):
         names = [t.id for t in statement.targets if isinstance(t, ast.Name)]
         if names == [value.id] and len(tree.block(statement)) > 1 and "#" not in source.line(statement.lineno):
             return checked(source, [replace_statements(tree, [statement], [])])
+    if value in node.args:
+        text = tree.text(value)
+        closed = text if is_atom(value) or isinstance(statement, (ast.Assign, ast.Return)) else f"({text})"
+        commented = has_comment(source, *offsets(source, node))
+        return None if commented else checked(source, [replace_node(source, node, closed)])
     start, end = offsets(source, value)[1], offsets(source, node)[1]
     # A parenthesis around the value stays: it closes behind the value, in front of the dot.
     dot = source.text.rindex(".", start, end)
