@@ -60,8 +60,8 @@ class Swing(nn.Module):
     def forward(self, trace):
         parts = trace.unfold(dimension=1, size=40, step=2)
         parts = torch.clone(parts, memory_format=torch.contiguous_format)  #!
-        late = trace[:, 361:].unfold(1, 9, 1).clone(memory_format=torch.contiguous_format)  #!
-        return torch.amax(parts, dim=-1)[:, :31] - late.amin(dim=-1)
+        later = trace.unfold(1, 30, 2).clone(memory_format=torch.contiguous_format)  #!
+        return torch.amax(parts, dim=-1) - later.amin(dim=-1)[:, 5:]
 
 
 def build():
@@ -75,8 +75,8 @@ from torch import nn
 class Swing(nn.Module):
     def forward(self, trace):
         parts = trace.unfold(dimension=1, size=40, step=2)
-        late = trace[:, 361:].unfold(1, 9, 1)
-        return torch.amax(parts, dim=-1)[:, :31] - late.amin(dim=-1)
+        later = trace.unfold(1, 30, 2)
+        return torch.amax(parts, dim=-1) - later.amin(dim=-1)[:, 5:]
 
 
 def build():
@@ -280,7 +280,7 @@ def _without_call(sites: Sites, node: ast.Call, value: ast.expr) -> tuple[Edit, 
         return None if commented else checked(source, [replace_node(source, node, closed)])
     start, end = offsets(source, value)[1], offsets(source, node)[1]
     # A parenthesis around the value stays: it closes behind the value, in front of the dot.
-    dot = source.text.rindex(".", start, end)
+    dot = source.text.index(".", start, end)
     start = len(source.text[:dot].rstrip())
     if has_comment(source, start, end):
         return None

@@ -34,6 +34,8 @@ class LoaderWait(Rule):
 
     name: ClassVar[str] = "loader-wait"
     summary: ClassVar[str] = "A loop that waits for its DataLoader"
+    # Worker processes cost something too: handing a batch over takes about as long as making a quick one.
+    threshold_factor: ClassVar[float] = 2.5
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "read-in-the-main-process",
