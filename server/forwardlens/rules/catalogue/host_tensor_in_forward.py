@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -42,6 +42,9 @@ _EXACT_STEPS = frozenset(
 )
 _TOGETHER = frozenset({"cat", "concat", "stack", "meshgrid"})
 
+# What `aten::to` is given where Python names both: the tensor, the two, and three options.
+_DEVICE_AND_DTYPE = 6
+
 
 class HostTensorInForward(Rule):
     """## What it does
@@ -68,6 +71,39 @@ class HostTensorInForward(Rule):
     # The cost is the wait on a device, which a run on a CPU cannot show.
     threshold_factor: ClassVar[float] = 0.0
     examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "like-another-tensor",
+            """\
+import torch
+from torch import nn
+
+
+class Grid(nn.Module):
+    def forward(self, x):
+        grid = torch.zeros(len(x), 40).to(x)  #!
+        steps = torch.arange(40).type_as(x)  #!
+        return grid.add_(steps) + x
+
+
+def build():
+    return Grid(), (torch.randn(4, 40, dtype=torch.float64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Grid(nn.Module):
+    def forward(self, x):
+        grid = torch.zeros(len(x), 40, device=x.device, dtype=x.dtype)
+        steps = torch.arange(40, device=x.device).to(x.dtype)
+        return grid.add_(steps) + x
+
+
+def build():
+    return Grid(), (torch.randn(4, 40, dtype=torch.float64),)
+""",
+        ),
         Example(
             "arange",
             """\
@@ -421,6 +457,9 @@ def _device_of(sites: Sites, move: ast.Call) -> str | None:
     """The text of the device that `.to(...)` or `.cuda(...)` moves to, if it certainly is one."""
     if not isinstance(move.func, ast.Attribute):
         return None
+    like = _like(sites, move)
+    if like is not None:
+        return f"{sites.tree.text(like)}.device"
     if move.func.attr == "cuda":
         if not move.args and not move.keywords:
             return '"cuda"'
@@ -432,6 +471,15 @@ def _device_of(sites: Sites, move: ast.Call) -> str | None:
     if given is None and move.args and _is_device(move.args[0]):
         given = move.args[0]
     return None if given is None else sites.tree.text(given)
+
+
+def _like(sites: Sites, move: ast.Call) -> ast.expr | None:
+    """`x` of `.to(x)` and `.type_as(x)`, where the run saw a tensor: its device and its dtype are taken."""
+    op = sites.op(move, "aten::to", "aten::type_as")
+    if op is None or len(move.args) != 1 or move.keywords or dotted(move.args[0]) is None:
+        return None
+    # `.to` gives its operator both, taken from the tensor; a device or a dtype alone is an operator of another kind.
+    return move.args[0] if op.name == "aten::type_as" or len(op.shapes) == _DEVICE_AND_DTYPE else None
 
 
 def _is_device(node: ast.expr) -> bool:
@@ -451,25 +499,40 @@ def _is_device(node: ast.expr) -> bool:
 def _fix(sites: Sites, move: ast.Call, made: _Made, device: str) -> tuple[Fix | None, str]:
     source = sites.source
     assert isinstance(move.func, ast.Attribute)
-    value, rest = move.func.value, _rest_of_move(sites.tree.text(move), move)
+    value, like = move.func.value, _like(sites, move)
+    dtype = None if like is None else f"{sites.tree.text(like)}.dtype"
+    rest = _rest_of_move(sites.tree.text(move), move) if dtype is None else f".to({dtype})"
     if rest is None:
         return None, "it is not plain what the move does besides"
     if has_comment(source, offsets(source, value)[1], offsets(source, move)[1]):
         return None, "a comment stands inside it"
     if not _is_known_before(sites, move, made):
         return None, f"`{device}` may be another device where the tensor is made"
-    texts: dict[ast.expr, str] = {creation: _on_device(sites, creation, device) for creation in made.creations}
+    options = {"device": device}
+    if dtype is not None and made.creations == [value] and _is_same_in_any_dtype(value):
+        options["dtype"], rest = dtype, ""
+    texts: dict[ast.expr, str] = {creation: _with_options(sites, creation, options) for creation in made.creations}
     inside = {creation: text for creation, text in texts.items() if any(creation is n for n in walk(value))}
     outside = [replace_node(source, creation, text) for creation, text in texts.items() if creation not in inside]
     edits = checked(source, [*outside, _without_move(sites, move, value, splice(source, value, inside), rest)])
     return (Fix("Make the tensor on the device", "safe", edits), "") if edits else (None, "the text does not allow it")
 
 
-def _on_device(sites: Sites, creation: ast.Call, device: str) -> str:
-    return change_text(
-        sites.tree.text(creation),
-        lambda call: with_keyword(call, "device", device) if isinstance(call, cst.Call) else call,
-    )
+def _is_same_in_any_dtype(creation: ast.expr) -> bool:
+    """Whether a tensor has the same values if it is made in another dtype, of which none is given yet."""
+    given = isinstance(creation, ast.Call) and any(k.arg == "dtype" for k in creation.keywords)
+    return isinstance(creation, ast.Call) and _name(creation) in {"zeros", "ones"} and not given
+
+
+def _with_options(sites: Sites, creation: ast.Call, options: Mapping[str, str]) -> str:
+    text = sites.tree.text(creation)
+    for name, value in options.items():
+        text = _with_option(text, name, value)
+    return text
+
+
+def _with_option(text: str, name: str, value: str) -> str:
+    return change_text(text, lambda call: with_keyword(call, name, value) if isinstance(call, cst.Call) else call)
 
 
 def _is_known_before(sites: Sites, move: ast.Call, made: _Made) -> bool:
