@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import Sites, sites_of
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source import dataflow
-from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, may_alias, names_bound
+from forwardlens.source.dataflow import METADATA, aliases_of_all, bindings, is_inplace, may_alias, names_bound
 from forwardlens.source.text import SourceText
 from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
 
@@ -24,11 +25,13 @@ Change = tuple[ast.AST, str | None]
 _Callable = Function | ast.Lambda
 _Found = tuple[Tree, _Callable]
 # A place with more parts than this counts as what holds it. Functions that call themselves would name ever deeper ones.
-_DEPTH = 4
+_DEPTH = 2
 _TRAINING = frozenset({"step", "backward", "load_state_dict"})
 # These write only to the memory that they make.
 _MAKING = frozenset({"tensor", "as_tensor", "zeros", "ones", "full", "new_tensor", "new_zeros", "new_ones", "new_full"})
 _FORWARDS = ("forward", "__call__")
+# The position of what is given by keyword only.
+_NOWHERE = 1_000_000
 
 
 def changes(sites: Sites, node: ast.AST) -> tuple[Change, ...]:
@@ -52,6 +55,10 @@ class _Effects:
     program: _Program
     by_node: dict[ast.AST, tuple[Change, ...]] = field(default_factory=dict[ast.AST, tuple[Change, ...]])
     by_function: dict[_Callable, frozenset[str]] = field(default_factory=dict[_Callable, frozenset[str]])
+    callees: dict[ast.Call, Sequence[_Found]] = field(default_factory=dict[ast.Call, Sequence[_Found]])
+    # What the forwards of the program change, of what they are given and of what lies outside: where nothing tells which
+    # of them runs, it may be any.
+    by_any_forward: set[_Parameter | str] = field(default_factory=set["_Parameter | str"])
 
     def of(self, node: ast.AST) -> tuple[Change, ...]:
         if node not in self.by_node:
@@ -63,25 +70,48 @@ class _Effects:
     def _settle(self, tree: Tree, node: ast.AST) -> None:
         """Learn what every function changes that `node` may reach, by going on until nothing is added."""
         found: dict[_Callable, Tree] = {}
-        todo = [(tree, call) for call in _calls(node)]
+        callers: dict[_Callable | None, set[_Callable]] = defaultdict(set)
+        todo: list[tuple[Tree, _Callable | None, ast.Call]] = [(tree, None, call) for call in _calls(node)]
         while todo:
-            around, call = todo.pop()
-            for owner, function in self._callees(around, call):
+            around, caller, call = todo.pop()
+            callees = self._callees(around, call)
+            for owner, function in callees:
+                if caller is not None:
+                    callers[None if callees is self.program.forwards else function].add(caller)
                 if function not in self.by_function and function not in found:
                     found[function] = owner
-                    todo += [(owner, inner) for inner in _calls(function)]
+                    todo += [(owner, function, inner) for inner in _calls(function)]
         self.by_function |= {function: _own(function) for function in found}
-        grew = bool(found)
-        while grew:
-            grew = False
-            for function, owner in found.items():
-                called = {p for call in _calls(function) for _, p in self._by_call(owner, call) if p is not None}
-                after = self.by_function[function] | _seen_outside(function, called)
-                grew |= after != self.by_function[function]
+        for function in found:
+            self._note_forward(function)
+        # What a function changes is news for those alone that call it.
+        waiting, known = dict.fromkeys(found), {function: set[str]() for function in found}
+        while waiting:
+            function, _ = waiting.popitem()
+            called = {p for call in _calls(function) for _, p in self._by_call(found[function], call) if p is not None}
+            after = self.by_function[function] | _seen_outside(function, called - known[function])
+            known[function] |= called
+            if after != self.by_function[function]:
                 self.by_function[function] = after
+                waiting |= dict.fromkeys(callers[function])
+                if self._note_forward(function):
+                    waiting |= dict.fromkeys(callers[None])
+
+    def _note_forward(self, function: _Callable) -> bool:
+        """Add what a forward changes to what any of them may. Whether that is more than before."""
+        before = len(self.by_any_forward)
+        if getattr(function, "name", None) in _FORWARDS:
+            names = {place.partition(".")[0]: place for place in self.by_function[function]}
+            self.by_any_forward |= {_parameter(function, name) or place for name, place in names.items()}
+        return len(self.by_any_forward) > before
 
     def _callees(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
         """The functions of the program that a call may run."""
+        if call not in self.callees:
+            self.callees[call] = self._functions_behind(tree, call)
+        return self.callees[call]
+
+    def _functions_behind(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
         func = call.func
         if isinstance(func, ast.Attribute):
             if is_torch_function(tree.module, func) or func.attr in METADATA:
@@ -112,10 +142,13 @@ class _Effects:
         """
         if tree is self.sites.tree and self.sites.outermost(call):
             return ()
-        return [found for name in _FORWARDS for found in self.program.named.get(name, ())]
+        return self.program.forwards
 
     def _by_call(self, tree: Tree, call: ast.Call) -> Iterator[Change]:
         callees = self._callees(tree, call)
+        if callees is self.program.forwards:
+            yield from ((call, p) for changed in self.by_any_forward for p in _handed(call, changed))
+            return
         for _, function in callees:
             for place in self.by_function.get(function, ()):
                 yield from ((call, p) for p in _where_called(call, function, place))
@@ -145,6 +178,7 @@ class _Program:
 
     named: Mapping[str, Sequence[_Found]]
     bases: Mapping[str, frozenset[str]]
+    forwards: Sequence[_Found]
 
     def related(self, one: ast.ClassDef, other: ast.ClassDef) -> bool:
         """Whether an object of one class may be one of the other, by the names of their bases."""
@@ -173,7 +207,8 @@ def _program(sources: tuple[SourceText, ...]) -> _Program:
     bases: dict[str, set[str]] = defaultdict(set)
     for node in (n for tree in trees for n in walk(tree.module) if isinstance(n, ast.ClassDef)):
         bases[node.name] |= {(dotted(base) or "").split(".")[-1] for base in node.bases}
-    return _Program(named, {name: frozenset(above) for name, above in bases.items()})
+    forwards = [found for name in _FORWARDS for found in named.get(name, ())]
+    return _Program(named, {name: frozenset(above) for name, above in bases.items()}, forwards)
 
 
 @lru_cache(maxsize=64)
@@ -236,18 +271,46 @@ def _behind(change: ast.AST) -> set[str]:
 def _seen_outside(function: _Callable, changed: set[str]) -> frozenset[str]:
     """The places among `changed`, and what shares memory with them, that are not the function's own names."""
     parameters = _parameters(function)
-    places = {s for place in changed for s in (place, *aliases(function, place))} - {"self"}
+    places = aliases_of_all(function, changed) - {"self"}
     outside = {p for p in places if p.split(".")[0] in parameters or p.split(".")[0] not in names_bound(function)}
     return frozenset(".".join(place.split(".")[:_DEPTH]) for place in outside)
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """How a call gives a parameter its value: by what it is called on, by position, by name, or among others."""
+
+    kind: Literal["receiver", "plain", "several", "keywords"]
+    name: str
+    position: int = 0
+    is_forward: bool = False
+
+
+@lru_cache(maxsize=4096)
+def _parameter(function: _Callable, name: str) -> _Parameter | None:
+    spec = function.args
+    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+    bound = bool(names) and names[0] in {"self", "cls"}
+    if bound and name == names[0]:
+        return _Parameter("receiver", "", is_forward=getattr(function, "name", None) in _FORWARDS)
+    names = names[1:] if bound else names
+    if spec.kwarg is not None and name == spec.kwarg.arg:
+        return _Parameter("keywords", "")
+    if spec.vararg is not None and name == spec.vararg.arg:
+        return _Parameter("several", "", len(names))
+    if name in names:
+        return _Parameter("plain", name, names.index(name))
+    return _Parameter("plain", name, _NOWHERE) if name in {a.arg for a in spec.kwonlyargs} else None
 
 
 def _where_called(call: ast.Call, function: _Callable, place: str) -> Iterator[str]:
     """What `place` of a function is at a call of it."""
     name, _, rest = place.partition(".")
-    if name not in _parameters(function):
+    parameter = _parameter(function, name)
+    if parameter is None:
         yield place
         return
-    for given in _given(call, function, name):
+    for given in _given(call, parameter):
         whole = dotted(given)
         if whole is not None and rest:
             yield f"{whole}.{rest}"
@@ -255,23 +318,29 @@ def _where_called(call: ast.Call, function: _Callable, place: str) -> Iterator[s
             yield from may_alias(given)
 
 
-def _given(call: ast.Call, function: _Callable, name: str) -> list[ast.expr]:
+def _handed(call: ast.Call, changed: _Parameter | str) -> Iterator[str]:
+    """What a call gives a parameter, all of it; or a place outside of functions."""
+    if isinstance(changed, str):
+        yield changed
+        return
+    for given in _given(call, changed):
+        whole = dotted(given)
+        yield from may_alias(given) if whole is None else (whole,)
+
+
+def _given(call: ast.Call, parameter: _Parameter) -> list[ast.expr]:
     """The expressions of a call that a parameter may get its value from."""
-    spec = function.args
-    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-    bound = bool(names) and names[0] in {"self", "cls"}
-    if bound and name == names[0]:
+    if parameter.kind == "receiver":
         called = call.func.attr if isinstance(call.func, ast.Attribute) else None
-        itself = getattr(function, "name", None) in _FORWARDS and called not in _FORWARDS
+        itself = parameter.is_forward and called not in _FORWARDS
         return [call.func.value if isinstance(call.func, ast.Attribute) and not itself else call.func]
-    names = names[1:] if bound else names
-    keywords = [k.value for k in call.keywords if k.arg in {name, None}]
-    if spec.kwarg is not None and name == spec.kwarg.arg:
+    if parameter.kind == "keywords":
         return [k.value for k in call.keywords]
+    keywords = [k.value for k in call.keywords if k.arg in {parameter.name, None}]
     starred = next((n for n, a in enumerate(call.args) if isinstance(a, ast.Starred)), None)
-    if spec.vararg is not None and name == spec.vararg.arg:
-        return [*call.args[len(names) :], *(call.args[starred:] if starred is not None else ())]
-    at = names.index(name) if name in names else len(call.args)
+    at = parameter.position
+    if parameter.kind == "several":
+        return [*call.args[at:], *(call.args[starred:] if starred is not None else ())]
     if starred is not None and at >= starred:
         return [*call.args[starred:], *keywords]
     return [*call.args[at : at + 1], *keywords]

@@ -154,7 +154,12 @@ def _is_namespace(node: ast.expr) -> bool:
 @lru_cache(maxsize=1024)
 def aliases(function: ast.AST, place: str) -> frozenset[str]:
     """All places in `function` that may share memory with `place`, itself included. Ignores the order of statements."""
-    known: frozenset[str] = frozenset({place})
+    return aliases_of_all(function, {place})
+
+
+def aliases_of_all(function: ast.AST, places: Iterable[str]) -> frozenset[str]:
+    """All places in `function` that may share memory with one of `places`, themselves included."""
+    known: frozenset[str] = frozenset(places)
     while True:
         around = {part for k in known for part in _parts(k)}
         grown = known
@@ -176,7 +181,7 @@ def _parts(place: str) -> frozenset[str]:
     return frozenset(".".join(names[: n + 1]) for n in range(len(names)))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=2048)
 def _links(function: ast.AST) -> list[tuple[set[str], set[str]]]:
     """What each binding in `function` ties together: places that get a value, and the places it may share."""
     found = [

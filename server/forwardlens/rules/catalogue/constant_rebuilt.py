@@ -830,7 +830,7 @@ def _is_frozen(sites: Sites, node: ast.expr, name: str) -> bool:
     value = attribute_value(tree, node, name)
     if value is None or not _holds_numbers(tree, value):
         return False
-    for function in tree.functions():
+    for function in (f for f in tree.functions() if any(getattr(n, "attr", None) == name for n in walk(f))):
         for changed, place in effects.changes(sites, function):
             if place is not None and overlap(place, f"self.{name}"):
                 inside = isinstance(changed, ast.Attribute) and changed in set(attribute_stores(tree, node, name))
