@@ -56,8 +56,8 @@ class _Effects:
     by_node: dict[ast.AST, tuple[Change, ...]] = field(default_factory=dict[ast.AST, tuple[Change, ...]])
     by_function: dict[_Callable, frozenset[str]] = field(default_factory=dict[_Callable, frozenset[str]])
     callees: dict[ast.Call, Sequence[_Found]] = field(default_factory=dict[ast.Call, Sequence[_Found]])
-    # What the forwards of the program change, of what they are given and of what lies outside. Where nothing tells which
-    # one runs, it may be any.
+    # What the forwards of the program change, of what they are given and of what lies outside: where nothing tells
+    # which one runs, it may be any.
     by_any_forward: set[_Parameter | str] = field(default_factory=set["_Parameter | str"])
 
     def of(self, node: ast.AST) -> tuple[Change, ...]:
