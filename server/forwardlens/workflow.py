@@ -104,13 +104,20 @@ def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
 
 def _tried(result: Result, on_progress: OnProgress, cancelled: threading.Event) -> Result:
     findings: list[Finding] = []
-    rejected = list(result.rejected)
+    rejected, errors = list(result.rejected), list(result.errors)
     with _pool.worker(result.request, on_progress, cancelled, keep=False) as worker:
         for number, finding in enumerate(result.findings):
             on_progress(Progress("verify", f"Trying fixes for {finding.rule}", number / len(result.findings)))
-            tried = [
-                trial.try_fix(worker, result.request, result.sources, finding, f, cancelled) for f in finding.fixes
-            ]
+            try:
+                tried = [
+                    trial.try_fix(worker, result.request, result.sources, finding, f, cancelled) for f in finding.fixes
+                ]
+            except RunFailedError as error:
+                if error.kind != "device":
+                    raise
+                errors.append(RunError("verify", f"from {finding.rule} on no fix was tried: {error.message}"))
+                findings += result.findings[number:]
+                return replace(result, findings=(*findings,), rejected=(*rejected,), errors=(*errors,))
             findings.append(replace(finding, fixes=tuple(fix for fix in tried if not trial.is_refuted(fix))))
             rejected += [(finding, fix) for fix in tried if trial.is_refuted(fix)]
         on_progress(Progress("verify", "Trying the fixes together", 1.0))

@@ -33,6 +33,7 @@ EXIT_CODES: Mapping[FailureKind, int] = {
     "usage": USAGE,
     "entry": 3,
     "crashed": 3,
+    "device": 3,
     "environment": 4,
     "cancelled": INTERRUPTED,
 }

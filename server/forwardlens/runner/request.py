@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-FailureKind = Literal["usage", "entry", "environment", "cancelled", "crashed"]
+FailureKind = Literal["usage", "entry", "environment", "cancelled", "crashed", "device"]
 
 
 @dataclass(frozen=True, slots=True)

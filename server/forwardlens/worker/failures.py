@@ -18,7 +18,7 @@ NO_EXIT = "; what is profiled must not exit before its forward has run"
 
 
 class Failure(Exception):
-    """`kind` is one of usage, entry, environment, crashed (exit codes 2, 3, 4 and 3 of the command line)."""
+    """`kind` is one of usage, entry, environment, crashed, device (exit codes 2, 3, 4, 3 and 3 of the command line)."""
 
     def __init__(self, kind: str, message: str, file: str | None = None, line: int | None = None, trace: str = ""):
         super().__init__(message)

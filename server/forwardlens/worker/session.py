@@ -36,6 +36,7 @@ class Session:
         self._path = list(sys.path)
         self._overlay = Overlay({})
         self._loaded = UserCode([], [])
+        self._device_lost = False
         self.doing = "starting"
         self.is_user = UserCode([], [])
 
@@ -104,6 +105,11 @@ class Session:
             raise Failure("entry", f"{case.described} cannot be repeated: {reason}; and {failure.message}") from None
 
     def _verify(self, request: dict) -> dict:
+        if self._device_lost:
+            raise Failure(
+                "device",
+                "values that the program does not take have stopped the device for this process; try the rest again",
+            )
         before = self._load(request, Overlay(request["before"]))
         device = choose_device(before, request.get("device"))
         placed = lambda case: case.to(device) if request.get("device") else case  # noqa: E731
@@ -118,7 +124,9 @@ class Session:
             if before.original is None:
                 # What a forward imports when it first runs must come from the text before the edit.
                 before.with_fresh_inputs().run()
-            return verify(placed(before), load_after, device, graph_may_vanish=request["graph_may_vanish"])
+            result = verify(placed(before), load_after, device, graph_may_vanish=request["graph_may_vanish"])
+        self._device_lost = result.pop("device_lost", False)
+        return result
 
     def _load(self, request: dict, overlay: Overlay) -> Case:
         """The entry's case from fresh modules."""

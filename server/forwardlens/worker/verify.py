@@ -31,27 +31,36 @@ LEAST_GAIN = 1.02
 LEAST_VARIANTS, VARIANTS_BUDGET_S, LONGEST_VARIANT_S = 3, 0.4, 20.0
 
 
+class _DeviceLostError(Exception):
+    """Inputs that the original does not take have left the device unusable for this process."""
+
+
 class _RaisedError(Exception):
     """The edited program raised on a further input; the text says which and what."""
 
 
 def verify(before: Case, load_after: Callable[[], Case], device: torch.device, *, graph_may_vanish: bool) -> dict:
     """`{"outcome": equal|differs|raises|slower|no-gain, "max_abs_diff", "before_ms", "after_ms", "speedup",
-    "speedup_low", "speedup_high", "pairs", "message"}`; times are medians, the range is a 95 % interval.
+    "speedup_low", "speedup_high", "pairs", "message"}`; times are medians, the range is a 95 % interval. With
+    `"device_lost": True` nothing more can run in this process.
     """
+    synchronize, lost = timing.synchronizer(device), {}
     try:
         after = _with_state_of(before, load_after())
         worst = _compare_calls(before, after, graph_may_vanish)
-        timed = _race(before, after, timing.synchronizer(device))
+        timed = _race(before, after, synchronize)
         # Last, because what odd inputs leave behind in a model must not show in what was measured.
-        _try_variants(before, after, device)
+        try:
+            _try_variants(before, after, device, synchronize)
+        except _DeviceLostError:
+            lost = {"device_lost": True}
     except Difference as difference:
         return {"outcome": "differs", "message": str(difference)}
     except _RaisedError as raised:
         return {"outcome": "raises", "message": str(raised)}
     except (Exception, SystemExit) as error:
         return {"outcome": "raises", "message": in_one_line(error)}
-    return {"max_abs_diff": worst, **timed}
+    return {"max_abs_diff": worst, **timed, **lost}
 
 
 def _with_state_of(before: Case, after: Case) -> Case:
@@ -125,21 +134,24 @@ def _weights(tensor: torch.Tensor) -> torch.Tensor:
     return weights.view(tensor.shape).to(tensor.dtype)
 
 
-def _try_variants(before: Case, after: Case, device: torch.device) -> None:
+def _try_variants(before: Case, after: Case, device: torch.device, synchronize) -> None:
     """Run both on further inputs. Raises `Difference`, or what only the edited program raises."""
     started = time.perf_counter()
     for tried, variant in enumerate(variants(before)):
         if tried >= LEAST_VARIANTS and time.perf_counter() - started > VARIANTS_BUDGET_S:
             return
         with Limit(LONGEST_VARIANT_S):
-            _try_variant(variant, before, after, device)
+            _try_variant(variant, before, after, device, synchronize)
 
 
-def _try_variant(variant: Variant, before: Case, after: Case, device: torch.device) -> None:
+def _try_variant(variant: Variant, before: Case, after: Case, device: torch.device, synchronize) -> None:
     try:
         old_case = _varied(before, variant, device)
         old, _ = _seeded(old_case, 0)
+        # A device tells later what went wrong, and would tell it to the edited program.
+        synchronize()
     except (Exception, SystemExit):
+        _require_device(synchronize)
         # The original does not take it, so it tells nothing about the edit, which runs only to keep in step.
         with contextlib.suppress(Exception, SystemExit):
             _seeded(_varied(after, variant, device), 0)
@@ -155,6 +167,14 @@ def _try_variant(variant: Variant, before: Case, after: Case, device: torch.devi
         _compare_call(Comparison(nan_counts=False), old_case, new_case, old, new)
     except Difference as difference:
         raise Difference(f"with {variant.name}: {difference}") from None
+
+
+def _require_device(synchronize) -> None:
+    """An index out of range, which raises on a host, ends all work on a device."""
+    try:
+        synchronize()
+    except Exception:
+        raise _DeviceLostError from None
 
 
 def _varied(case: Case, variant: Variant, device: torch.device) -> Case:
