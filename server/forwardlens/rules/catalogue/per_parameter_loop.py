@@ -12,7 +12,7 @@ from forwardlens.rules.callers import by_loop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import body, head, in_rounds, place
-from forwardlens.rules.rounds import is_small, outermost, works
+from forwardlens.rules.rounds import first_of_the_costliest, is_small, outermost, works
 from forwardlens.source.dataflow import is_inplace, names_bound
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, dotted, walk
@@ -309,7 +309,10 @@ def _changes_itself(node: ast.AST, names: set[str]) -> bool:
 
 
 def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
-    hot = max(work, key=lambda n: sites.share(n))
+    zeroing = _zeroing(loop)
+    zeros = {n for s in zeroing if _is_zero(s) for n in walk(s)}
+    known = {n: cost for n in work if (cost := sites.cost(n)) is not None}
+    hot = first_of_the_costliest({n: cost for n, cost in known.items() if n in zeros} or known)
     tensors = max((c.calls_per_entry for n in work if (c := sites.cost(n)) is not None), default=0)
     calls = sum(op.calls for n in work if (c := sites.cost(n)) is not None for op in outermost(c))
     share = sites.share(loop)
@@ -318,7 +321,6 @@ def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
         "the forward: each of them costs its dispatch"
     )
     fix: Fix | None = None
-    zeroing = _zeroing(loop)
     try:
         if not zeroing or not isinstance(loop, ast.For):
             raise RefusedError(_advice(loop))
