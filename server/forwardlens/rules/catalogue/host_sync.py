@@ -393,6 +393,8 @@ def build():
         for node, cost in sites.items():
             found = _read(sites, node, cost)
             guard = guard_of(sites, found) if found is not None else None
+            if found is not None and guard is not None and guard.why and _is_needed(sites, found):
+                continue
             if guard is not None:
                 if guard.node not in guarded:
                     yield _guarded(sites, guard, cost)
