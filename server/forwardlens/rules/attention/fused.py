@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from forwardlens.model import Fix
 from forwardlens.rules.attention.chain import Chain, top_of
@@ -11,8 +12,9 @@ from forwardlens.rules.attention.masks import mask_options
 from forwardlens.rules.attention.operands import Operands, operands_of
 from forwardlens.rules.attention.parts import Scale
 from forwardlens.rules.attention.products import Product
+from forwardlens.rules.effects import changes
 from forwardlens.rules.operations import functional_name, torch_name
-from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.dataflow import aliases, may_alias, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, replace_node, replace_statements, stands_alone
 from forwardlens.source.tree import dotted, walk
 
@@ -40,6 +42,9 @@ def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) 
         ]
     except NoCounterpartError as refused:
         return None, str(refused)
+    changed = _changed_later(chain, found.nodes)
+    if changed is not None:
+        return None, f"`{changed}` is changed in place later, and the fused operator keeps it for its backward"
     three = len(chain.shape) == 3
     parts = [f"{part}.unsqueeze(1)" if three else part for part in found.parts]
     inside = ", ".join([*parts, *options])
@@ -65,6 +70,22 @@ def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) 
     if chain.assumed is not None:
         return Fix(title, "unsafe", changed, f"`{chain.assumed}` is taken for an `nn.Dropout`"), ""
     return Fix(title, "safe", changed), ""
+
+
+def _changed_later(chain: Chain, operands: Sequence[ast.expr]) -> str | None:
+    """What the operands are made of, if it is changed in place after the products that need it no more."""
+    tree, function = chain.sites.tree, chain.sites.tree.function(chain.final)
+    if function is None:
+        return None
+    places = {place for operand in operands for place in may_alias(operand)} - {"self"}
+    shared = {s for place in places for s in aliases(function, place)} - {"self"}
+    repeated = any(tree.loops(chain.final))
+    gone = {id(node) for statement in chain.statements for node in walk(statement)}
+    for node, place in changes(chain.sites, function):
+        later = repeated or getattr(node, "lineno", 0) > (chain.final.end_lineno or chain.final.lineno)
+        if later and id(node) not in gone and (place is None or any(overlap(place, s) for s in shared)):
+            return place or chain.sites.tree.text(operands[0])
+    return None
 
 
 def _stable(chain: Chain) -> bool:

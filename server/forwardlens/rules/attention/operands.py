@@ -20,9 +20,11 @@ _CASTS = frozenset({"float", "double", "half", "bfloat16", "to", "type", "type_a
 class Operands:
     """The texts of the three operands, and the method calls that bring the result into the order that it had.
 
-    `query` is the expression that holds the queries; with `depth_last` its last dimension is the one summed over.
+    `nodes` are the expressions that hold them, `query` that of the queries; with `depth_last` its last dimension is the
+    one summed over.
     """
 
+    nodes: tuple[ast.expr, ast.expr, ast.expr]
     parts: tuple[str, str, str]
     back: str
     query: ast.expr
@@ -73,7 +75,7 @@ def operands_of(chain: Chain, values: Product, *, weights_left: bool) -> Operand
         text += ".contiguous()" if copied and not shared else ""
         texts.append(text if not shared else f"{text}{_shared(sites, placed, order, shared)}")
     parts = (texts[0], texts[1], texts[2])
-    return Operands(parts, moved(f"{weights[:-1]}{width}", result), query, one[-1] == depth)
+    return Operands((query, key, held), parts, moved(f"{weights[:-1]}{width}", result), query, one[-1] == depth)
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.loops import leaves_early, skips_rounds
 from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SAME, REDUCTIONS, is_torch_function
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap
+from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap, root
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
+from forwardlens.source.tree import Function, Looping, Tree, dotted, integer, range_arguments, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
@@ -808,6 +808,27 @@ def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
     )
 
 
+def _surely_runs(loop: Looping) -> bool:
+    """Whether a loop has rounds whatever the forward is given: so many as the source says, or one for each layer."""
+    if not isinstance(loop, ast.For):
+        return False
+    numbers = [integer(n) for n in range_arguments(loop.iter) or ()]
+    counted = bool(numbers) and None not in numbers and len(range(*(n for n in numbers if n is not None))) > 0
+    return counted or any((dotted(n) or "").startswith("self.") for n in walk(loop.iter))
+
+
+def _picks_one(sites: Sites, node: ast.AST) -> bool:
+    """`x[:, 0]` and `x.select(1, 0)` of what the forward is given, which may have no such element."""
+    if isinstance(node, ast.Subscript):
+        base, numbered = node.value, any(integer(item) is not None for item in index_items(node))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "select":
+        base, numbered = node.func.value, True
+    else:
+        return False
+    picked = numbered and sites.inner_op(node, "aten::select") is not None
+    return picked and not (root(base) or "").startswith("self.")
+
+
 def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
     tree = sites.tree
     function = tree.function(node)
@@ -820,7 +841,8 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
         raise RefusedError("it stands in a function inside the function")
-    if any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in _all(sites, node)):
+    picking = not _surely_runs(outer) and any(_picks_one(sites, n) for n in _all(sites, node))
+    if picking or any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in _all(sites, node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)
     name = sites.fresh_name(function, node, f"{_leaf(node)}_once")
