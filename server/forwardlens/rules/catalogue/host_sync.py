@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import ClassVar
@@ -452,7 +453,9 @@ def _uses(sites: Sites, node: ast.expr, depth: int) -> Iterator[ast.expr]:
     """Where a value goes: the expression, reads of the name that it gets, calls of the helper that returns it."""
     yield node
     statement, function = sites.tree.statement(node), sites.tree.function(node)
-    if function is None or not depth:
+    around = itertools.takewhile(lambda above: above is not statement, sites.tree.ancestors(node))
+    # What a tensor is computed with is no longer the value that the host has.
+    if function is None or not depth or any(sites.outermost(above) for above in around):
         return
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if isinstance(target, ast.Name):
