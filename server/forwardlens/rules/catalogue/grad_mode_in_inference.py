@@ -535,9 +535,10 @@ def _reader(sites: Sites, outermost: Function) -> Function | None:
 
     A `forward` may do nothing but call it.
     """
-    found, function = None, outermost
+    found, function, seen = None, outermost, set[Function]()
     whole = _total_ms(sites, function)
-    while function is not None and _total_ms(sites, function) >= MOST_OF_FORWARD * whole:
+    while function is not None and function not in seen and _total_ms(sites, function) >= MOST_OF_FORWARD * whole:
+        seen.add(function)
         if tensors_escape(sites, function, function.body) is None:
             found = function
         function = _called(sites, function)
