@@ -39,6 +39,10 @@ ODD = {
     "windows": "def f(x):\r\n\tfor i in range(8):\r\n\t\tx[i] = x[i].masked_fill(x[i] > 0, 0)\r\n\treturn x\r\n",
     "long-sum": f"def f(x):\n    return {' + '.join(f'x[{n}]' for n in range(400))}\n",
     "deep": f"def f(x):\n    return {'(' * 60}x{')[0]' * 60}\n",
+    "calls-in-a-ring": "".join(
+        f"def {one}(x):\n" + "    x = x.relu() + x.exp()\n" * 200 + f"    return {other}(x)\n\n\n"
+        for one, other in ("fg", "gf")
+    ),
     "does-not-parse": "def f(x:\n",
 }
 
