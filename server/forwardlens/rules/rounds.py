@@ -190,5 +190,11 @@ def working(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:
 
 def first_of_the_costliest(work: Mapping[ast.AST, ExpressionCost]) -> ast.AST:
     """Of expressions that cost about the same the first: where a finding is must not hang on the run."""
-    most = max(cost.share for cost in work.values())
-    return min((node for node in work if work[node].share >= _NEARLY * most), key=lambda node: work[node].span.start)
+    return first_of_the_largest({node: cost.share for node, cost in work.items()})
+
+
+def first_of_the_largest(shares: Mapping[ast.AST, float]) -> ast.AST:
+    """The same for nodes with the shares of the forward that they stand for."""
+    most = max(shares.values())
+    near = (node for node, share in shares.items() if share >= _NEARLY * most)
+    return min(near, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from forwardlens.model import Edit, Fix, Related
-from forwardlens.rules import effects
 from forwardlens.rules.constant_functions import Made, constant_tensors, functions_of
 from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
@@ -830,13 +831,23 @@ def _is_frozen(sites: Sites, node: ast.expr, name: str) -> bool:
     value = attribute_value(tree, node, name)
     if value is None or not _holds_numbers(tree, value):
         return False
-    for function in (f for f in tree.functions() if any(getattr(n, "attr", None) == name for n in walk(f))):
-        for changed, place in effects.changes(sites, function):
+    for function in _functions_by_attribute(tree).get(name, ()):
+        for changed, place in changes(function):
             if place is not None and overlap(place, f"self.{name}"):
                 inside = isinstance(changed, ast.Attribute) and changed in set(attribute_stores(tree, node, name))
                 if not inside:
                     return False
     return not _handed_on(tree, name)
+
+
+@lru_cache(maxsize=64)
+def _functions_by_attribute(tree: Tree) -> Mapping[str, Sequence[Function]]:
+    """The functions of a file by the names of the attributes that they mention."""
+    found: dict[str, list[Function]] = defaultdict(list)
+    for function in tree.functions():
+        for name in {n.attr for n in walk(function) if isinstance(n, ast.Attribute)}:
+            found[name].append(function)
+    return found
 
 
 def _handed_on(tree: Tree, name: str) -> bool:
@@ -846,6 +857,18 @@ def _handed_on(tree: Tree, name: str) -> bool:
             parent = tree.parent(node)
             if isinstance(parent, (ast.Return, ast.Assign, ast.Yield)) and getattr(parent, "value", None) is node:
                 return True
+            if isinstance(parent, ast.Call) and node in parent.args and _changes_arguments(tree, parent):
+                return True
+    return False
+
+
+def _changes_arguments(tree: Tree, call: ast.Call) -> bool:
+    """Whether a function of the file that has the name of the called one changes what it is given."""
+    name = (dotted(call.func) or "").split(".")[-1]
+    for function in (f for f in tree.functions() if f.name == name):
+        given = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)} - {"self"}
+        if any(place is None or place.split(".")[0] in given for _, place in changes(function)):
+            return True
     return False
 
 

@@ -179,10 +179,11 @@ def build():
             return
         ran = [cost for cost in context.costs if _channels(cost) and cost.op_calls("aten::batch_norm")]
         for node in walk(sites.tree.module):
-            for layer, after in itertools.pairwise(_layers(node)):
-                seen = [cost for cost in ran if _is_conv(layer, cost)]
-                if seen and isinstance(after, ast.Call) and _leaf(after).startswith("BatchNorm"):
-                    yield _match(sites, layer, seen[0], None)
+            for layer, after in itertools.pairwise(_layers(node)) if ran else ():
+                if isinstance(after, ast.Call) and _leaf(after).startswith("BatchNorm"):
+                    seen = next((cost for cost in ran if _is_conv(layer, cost)), None)
+                    if seen is not None:
+                        yield _match(sites, layer, seen, None)
             match = _called(sites, node) if isinstance(node, ast.Call) else None
             if match is not None:
                 yield match

@@ -19,6 +19,7 @@ from forwardlens.rules.repeated import body, depends_in_round, head, in_rounds, 
 from forwardlens.rules.rounds import (
     claimed,
     first_of_the_costliest,
+    first_of_the_largest,
     independent,
     is_element,
     only_elements,
@@ -290,8 +291,8 @@ class Roll(nn.Module):
     def draw(self, notes):
         roll = torch.zeros(60, 12)
         for note in notes:
-            start = int(note[1])
-            roll[start : start + note[2].item(), int(note[0])] = int(note[3]) / 4  #!
+            start = int(note[1])  #!
+            roll[start : start + note[2].item(), int(note[0])] = int(note[3]) / 4
         return roll
 
     def forward(self, notes):
@@ -758,7 +759,7 @@ def _asking(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
 
 
 def _read_one_by_one(sites: Sites, loop: Looping, found: Elements, fix: Fix | None, obstacle: str = "") -> Match:
-    hot = max(found.costly, key=lambda n: sites.share(n))
+    hot = first_of_the_largest({node: sites.share(node) for node in found.costly})
     share = sites.share(*found.costly, *found.nodes)
     calls = sum(cost.op_calls("aten::item") for n in found.costly if (cost := sites.cost(n)) is not None)
     message = (
@@ -823,7 +824,7 @@ def _working(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:
     if elements:
         calls = sum(c.calls for n in elements if (c := sites.cost(n)) is not None)
         weight = sites.tree.statement if isinstance(loop, ast.For) else _itself
-        hot = max(elements, key=lambda n: sites.share(weight(n)))
+        hot = first_of_the_largest({node: sites.share(weight(node)) for node in elements})
         message = f"This loop reads or writes single elements {calls} times in one forward, {percent(share)} of it"
     elif _takes_apart(sites, loop):
         calls = max(rounds_of(sites, n) for n in work)
