@@ -226,10 +226,12 @@ def _channels(cost: ExpressionCost) -> int:
 
 def _called(sites: Sites, norm: ast.Call) -> Match | None:
     """`self.norm(self.conv(x))`, also through a name that nothing else reads."""
-    given = [*norm.args, *(k.value for k in norm.keywords)]
-    inner = _behind(sites, given[0]) if len(given) == 1 else None
-    after, cost = sites.cost(norm), sites.cost(inner) if inner is not None else None
-    if not isinstance(inner, ast.Call) or after is None or cost is None or not after.op_calls("aten::batch_norm"):
+    given, after = [*norm.args, *(k.value for k in norm.keywords)], sites.cost(norm)
+    if len(given) != 1 or after is None or not after.op_calls("aten::batch_norm"):
+        return None
+    inner = _behind(sites, given[0])
+    cost = sites.cost(inner)
+    if not isinstance(inner, ast.Call) or cost is None:
         return None
     name = dotted(inner.func) or ""
     layer = attribute_value(sites.tree, inner, name.removeprefix("self.")) if name.count(".") == 1 else None
