@@ -16,7 +16,7 @@ from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import private_since
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
-from forwardlens.rules.operations import POSITIONWISE_MODULES, is_repeatable, is_torch_function
+from forwardlens.rules.operations import POSITIONWISE_MODULES, call_operands, is_repeatable, is_torch_function
 from forwardlens.rules.starts import last_binding
 from forwardlens.source.dataflow import names_read, overlap
 from forwardlens.source.tree import Function, Tree, dotted, integer, walk
@@ -144,7 +144,7 @@ def _reduced(sites: Sites, node: ast.expr, *names: str) -> ast.expr | None:
     """`m` of `m.any()` and `torch.any(m)`, over all dimensions."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in names:
         return None
-    given = node.args if is_torch_function(sites.tree.module, node.func) else [node.func.value, *node.args]
+    given = call_operands(sites.tree.module, node)
     return given[0] if len(given) == 1 and not node.keywords else None
 
 
@@ -179,16 +179,10 @@ def _alternatives(sites: Sites, part: _Negated) -> Iterator[_Negated]:
     elif not negated and _is_mask(sites, mask) and isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitOr):
         yield from (a for side in (mask.left, mask.right) for a in _alternatives(sites, (side, negated)))
     elif not negated and name == "logical_or" and isinstance(mask, ast.Call):
-        operands = _operands(sites, mask)
+        operands = call_operands(sites.tree.module, mask)
         yield from (a for side in operands for a in _alternatives(sites, (side, negated)))
     else:
         yield part
-
-
-def _operands(sites: Sites, call: ast.Call) -> list[ast.expr]:
-    """The receiver of a method, or the first argument of a function, with what follows it by position."""
-    assert isinstance(call.func, ast.Attribute)
-    return call.args if is_torch_function(sites.tree.module, call.func) else [call.func.value, *call.args]
 
 
 def _made_above(sites: Sites, above: ast.If | ast.IfExp, masks: list[_Negated]) -> ast.Assign | None:
@@ -244,7 +238,7 @@ def _changed(sites: Sites, name: str, value: ast.expr, start: str) -> _Change | 
         return None
     if any(isinstance(a, ast.Starred) for a in value.args) or any(k.arg in {"out", None} for k in value.keywords):
         return None
-    kind, operands = value.func.attr, _operands(sites, value)
+    kind, operands = value.func.attr, call_operands(sites.tree.module, value)
     text = f"{start}{sites.tree.text(value)}"
     if kind == "where":
         return _selected(sites, name, value, operands, text)
@@ -273,7 +267,7 @@ def _changed_in_place(sites: Sites, value: ast.expr) -> _Change | None:
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
     attr, text = value.func.attr, sites.tree.text(value)
-    operands = _operands(sites, value)
+    operands = call_operands(sites.tree.module, value)
     name = operands[0].id if operands and isinstance(operands[0], ast.Name) else None
     plain = text.count(f".{attr}(") == 1
     if name is None or not attr.endswith("_") or attr[:-1] not in _CHANGES - {"where"} or not plain:
@@ -329,7 +323,7 @@ def _bounds(sites: Sites, change: _Change) -> list[tuple[Literal["most", "least"
     """The bounds that a `clamp` is given."""
     call = change.call
     assert call is not None
-    given = _operands(sites, call)[1:]
+    given = call_operands(sites.tree.module, call)[1:]
     names: list[Literal["min", "max"]] = ["max"] if change.kind == "clamp_max" else ["min", "max"]
     found: dict[str, ast.expr] = dict(zip(names, given, strict=False))
     for keyword in call.keywords:
@@ -346,7 +340,7 @@ def _facts(sites: Sites, name: str, part: _Negated) -> Iterator[_Fact]:
     """What is known of every element of `name` if the mask has no true element."""
     mask, negated = part
     if isinstance(mask, ast.Call) and isinstance(mask.func, ast.Attribute):
-        operands = _operands(sites, mask)
+        operands = call_operands(sites.tree.module, mask)
         if len(operands) == 1 and dotted(operands[0]) == name:
             if mask.func.attr in {"isnan", "isfinite"} and negated == (mask.func.attr == "isfinite"):
                 yield "no nan"
@@ -383,7 +377,7 @@ def _of(sites: Sites, node: ast.expr, name: str) -> Literal["value", "abs"] | No
         return "abs" if len(node.args) == 1 and dotted(node.args[0]) == name else None
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "abs":
         return None
-    operands = _operands(sites, node)
+    operands = call_operands(sites.tree.module, node)
     return "abs" if len(operands) == 1 and dotted(operands[0]) == name else None
 
 
@@ -437,7 +431,7 @@ def _is_of_elements(sites: Sites, mask: ast.expr, name: str) -> bool:
         return bool(mine) and all(s in mine or is_number(sites.tree, s) for s in sides)
     if not isinstance(mask, ast.Call) or not isinstance(mask.func, ast.Attribute) or mask.keywords:
         return False
-    operands = _operands(sites, mask)
+    operands = call_operands(sites.tree.module, mask)
     return mask.func.attr in {"isnan", "isinf", "isfinite"} and [dotted(o) for o in operands] == [name]
 
 
@@ -496,7 +490,7 @@ def _is_floating_value(sites: Sites, node: ast.expr, depth: int) -> bool:
         return False
     if (dotted(node.func) or "").startswith("self."):
         return bool(ran) and ran <= _FLOATING_MODULES
-    operands = _operands(sites, node)
+    operands = call_operands(sites.tree.module, node)
     return node.func.attr in _FLOATING or (node.func.attr in _KEEPING and bool(operands) and inner(operands[0]))
 
 

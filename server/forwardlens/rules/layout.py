@@ -26,7 +26,7 @@ from forwardlens.rules.operations import (
     VIEWS,
     is_torch_function,
 )
-from forwardlens.source.dataflow import METADATA, aliases, is_inplace, overlap
+from forwardlens.source.dataflow import METADATA, aliases_of_all, is_inplace, overlap
 from forwardlens.source.tree import Function, dotted, walk
 
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
@@ -301,8 +301,7 @@ def _may_be_ours(node: ast.Attribute, method: bool) -> bool:
 def require_no_writes(readers: LayoutReaders, copied: ast.expr) -> None:
     """Refuse if the copy, or what it was copied from, is written to: without the copy they are one memory."""
     for function in readers.functions:
-        places = set(_places_in(readers, function, copied))
-        shared = {s for place in places for s in aliases(function, place)}
+        shared = aliases_of_all(function, _places_in(readers, function, copied))
         for node, place in changes(readers.sites, function):
             if isinstance(node, ast.Attribute) or place is None:
                 continue

@@ -75,6 +75,17 @@ def torch_function(module: ast.Module, func: ast.expr) -> str | None:
     return func.attr if isinstance(func, ast.Attribute) and is_torch_function(module, func) else None
 
 
+def called_name(module: ast.Module, call: ast.Call) -> str | None:
+    """`pow` for `x.pow(2)`, `torch.pow(x, 2)` and a `pow` of torch that was imported by its name."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else torch_function(module, call.func)
+
+
+def call_operands(module: ast.Module, call: ast.Call) -> list[ast.expr]:
+    """What a function of torch is given by position; of a method the receiver comes first."""
+    method = isinstance(call.func, ast.Attribute) and torch_function(module, call.func) is None
+    return [call.func.value, *call.args] if isinstance(call.func, ast.Attribute) and method else call.args
+
+
 @lru_cache(maxsize=64)
 def _imported_functions(module: ast.Module) -> dict[str, str]:
     """The functions of torch that a file imports by their names."""

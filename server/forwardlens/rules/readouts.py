@@ -17,6 +17,7 @@ from forwardlens.rules.rounds import outermost
 from forwardlens.source import dataflow
 from forwardlens.source.dataflow import (
     aliases,
+    aliases_of_all,
     bindings,
     fresh_name,
     is_inplace,
@@ -295,7 +296,7 @@ def _iterate_numbers(sites: Sites, function: Function, loop: Looping, found: _It
 
 
 def _require_unchanged(sites: Sites, function: Function, loop: Looping, tensor: ast.expr) -> None:
-    shared = {s for place in may_alias(tensor) for s in aliases(function, place)}
+    shared = aliases_of_all(function, may_alias(tensor))
     if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, loop)):
         raise RefusedError(f"the loop may change `{sites.tree.text(tensor)}`")
 

@@ -87,6 +87,10 @@ class Tree:
     def text(self, node: ast.expr | ast.stmt | ast.keyword | ast.arg) -> str:
         return self.source.slice(self.source.span(node))
 
+    def atom(self, node: ast.expr) -> str:
+        """The text of `node` as it may stand in front of a dot or a bracket."""
+        return self.text(node) if is_atom(node) else f"({self.text(node)})"
+
     def functions(self) -> Iterator[Function]:
         for node in self._parents:
             if isinstance(node, Function):

@@ -15,7 +15,7 @@ from forwardlens.rules.attention.parts import Guard, Mask, Scale, not_none
 from forwardlens.rules.attention.products import Product, product_of, transposition
 from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
-from forwardlens.rules.operations import is_repeatable, torch_function
+from forwardlens.rules.operations import call_operands, is_repeatable, torch_function
 from forwardlens.source.dataflow import definition, names_bound, names_read
 from forwardlens.source.rewrite import stands_alone
 from forwardlens.source.tree import argument, dotted, integer, walk
@@ -215,9 +215,7 @@ class Chain:
             return (name, node.target, node.value) if name is not None else None
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
             return None
-        name = node.func.attr.removesuffix("_")
-        function = torch_function(self.sites.tree.module, node.func) is not None
-        given = node.args if function else [node.func.value, *node.args]
+        name, given = node.func.attr.removesuffix("_"), call_operands(self.sites.tree.module, node)
         return (name, given[0], given[1]) if name in _ARITHMETIC.values() and len(given) == 2 else None
 
     def _operator(self, node: ast.AST, name: str) -> OpCost | None:

@@ -14,7 +14,7 @@ from forwardlens.rules.attention.parts import Scale
 from forwardlens.rules.attention.products import Product
 from forwardlens.rules.effects import changes
 from forwardlens.rules.operations import functional_name, torch_name
-from forwardlens.source.dataflow import aliases, may_alias, names_bound, names_read, overlap
+from forwardlens.source.dataflow import aliases_of_all, may_alias, names_bound, names_read, overlap
 from forwardlens.source.rewrite import checked, replace_node, replace_statements, stands_alone
 from forwardlens.source.tree import dotted, walk
 
@@ -78,7 +78,7 @@ def _changed_later(chain: Chain, operands: Sequence[ast.expr]) -> str | None:
     if function is None:
         return None
     places = {place for operand in operands for place in may_alias(operand)} - {"self"}
-    shared = {s for place in places for s in aliases(function, place)} - {"self"}
+    shared = aliases_of_all(function, places) - {"self"}
     repeated = any(tree.loops(chain.final))
     gone = {id(node) for statement in chain.statements for node in walk(statement)}
     for node, place in changes(chain.sites, function):

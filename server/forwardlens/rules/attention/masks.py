@@ -9,7 +9,6 @@ from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
 from forwardlens.rules.attention.hidden import hides
 from forwardlens.rules.attention.parts import Guard, Mask, not_none
-from forwardlens.rules.attention.products import as_atom
 from forwardlens.rules.batched import wrapped
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.evidence import Sites, index_items
@@ -126,7 +125,7 @@ def _kept(sites: Sites, mask: Mask) -> str:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
         sign = "!=" if isinstance(node.ops[0], ast.Eq) else "=="
         return f"({tree.text(node.left)} {sign} {tree.text(node.comparators[0])})"
-    return f"~{as_atom(sites, node)}"
+    return f"~{sites.tree.atom(node)}"
 
 
 def _is_causal(chain: Chain, mask: Mask) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from forwardlens.rules.attention.chain import Chain
 from forwardlens.rules.attention.errors import NoCounterpartError
-from forwardlens.rules.attention.products import Product, arranged, as_atom, moved, untransposed
+from forwardlens.rules.attention.products import Product, arranged, moved, untransposed
 from forwardlens.rules.evidence import Sites
 from forwardlens.source.dataflow import bindings, definition
 from forwardlens.source.tree import Tree
@@ -93,7 +93,7 @@ def _shared(sites: Sites, placed: Sequence[_Placed], order: str, shared: str) ->
     if len(shared) != 1 or given is None:
         raise NoCounterpartError("an operand is shared between heads")
     at = order.index(shared)
-    size = f"{as_atom(sites, given.node)}.size({given.letters.index(shared)})"
+    size = f"{sites.tree.atom(given.node)}.size({given.letters.index(shared)})"
     sizes = ", ".join(size if n == at else "-1" for n in range(len(order)))
     return f".unsqueeze({at}).expand({sizes})" if at else f".expand({sizes})"
 

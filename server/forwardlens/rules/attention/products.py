@@ -6,10 +6,9 @@ import ast
 import re
 from dataclasses import dataclass
 
-from forwardlens.rules.batched import wrapped
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import is_torch_function, torch_function
-from forwardlens.source.tree import integer, is_atom
+from forwardlens.source.tree import integer
 
 _BATCH = "AB"
 _ELLIPSIS = "..."
@@ -119,7 +118,7 @@ def arranged(sites: Sites, node: ast.expr, letters: str, wanted: str) -> str:
     """The text of `node` with its dimensions in another order."""
     if letters != wanted:
         node, letters = untransposed(sites, node, letters)
-    return sites.tree.text(node) if letters == wanted else f"{as_atom(sites, node)}{moved(letters, wanted)}"
+    return sites.tree.text(node) if letters == wanted else f"{sites.tree.atom(node)}{moved(letters, wanted)}"
 
 
 def moved(letters: str, wanted: str) -> str:
@@ -170,8 +169,3 @@ def untransposed(sites: Sites, node: ast.expr, letters: str) -> tuple[ast.expr, 
     else:
         return node, letters
     return base, "".join(letters[order.index(n)] for n in range(rank))
-
-
-def as_atom(sites: Sites, node: ast.expr) -> str:
-    """The text of `node` as it may stand in front of a dot."""
-    return wrapped(sites.tree.text(node), is_atom(node))

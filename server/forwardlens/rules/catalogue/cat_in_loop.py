@@ -24,7 +24,7 @@ from forwardlens.rules.repeated import (
     reads_of,
 )
 from forwardlens.rules.starts import is_none_before, last_binding, rank_made
-from forwardlens.source.dataflow import aliases, bindings, fresh_name, may_alias, names_bound, overlap, root
+from forwardlens.source.dataflow import aliases_of_all, bindings, fresh_name, may_alias, names_bound, overlap, root
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
 
@@ -662,7 +662,7 @@ def _require_parts_unchanged(
 ) -> None:
     """A list keeps the parts themselves, where `torch.cat` had copied them at once."""
     kept = {growth.place, *(place for part in growth.parts for place in may_alias(part))} - {"self"}
-    shared = {s for place in kept for s in aliases(function, place)} - {"self"}
+    shared = aliases_of_all(function, kept) - {"self"}
     for _, changed in changes(sites, loop):
         if changed is None or any(overlap(changed, s) for s in shared):
             raise RefusedError("the loop changes a part in place after it was added")

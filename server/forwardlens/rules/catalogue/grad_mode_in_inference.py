@@ -24,7 +24,7 @@ from forwardlens.rules.operations import (
     torch_name,
 )
 from forwardlens.rules.repeated import shown
-from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, overlap
+from forwardlens.source.dataflow import METADATA, aliases, aliases_of_all, bindings, is_inplace, overlap
 from forwardlens.source.rewrite import checked, insert_decorator, replace_node
 from forwardlens.source.tree import Function, Tree, dotted, unpacked, walk
 
@@ -801,7 +801,7 @@ def _changes_arguments(sites: Sites, function: Function) -> bool:
     """Whether a function may change in place what it is given: without a version counter autograd cannot notice."""
     given = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)}
     places = [place for _, place in changes(sites, function)]
-    shared = {s.split(".")[0] for place in places if place is not None for s in aliases(function, place)}
+    shared = {s.split(".")[0] for s in aliases_of_all(function, (p for p in places if p is not None))}
     return None in places or bool(shared & given)
 
 

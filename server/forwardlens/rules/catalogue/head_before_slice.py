@@ -16,7 +16,13 @@ from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.heads import size_expression
 from forwardlens.rules.loops import leading_shape
-from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, is_torch_function, torch_function
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    ELEMENTWISE_MODULES,
+    called_name,
+    is_torch_function,
+    torch_function,
+)
 from forwardlens.rules.repeated import shown
 from forwardlens.source.dataflow import (
     METADATA,
@@ -537,7 +543,7 @@ def _sliced(sites: Sites, call: ast.Call) -> _Sliced | None:
     while True:
         while rank == len(op.shapes[0]) and (outer := _position_wise_parent(sites, value)) is not None:
             value = outer
-            rank -= _called(tree, value) in _REDUCING
+            rank -= isinstance(value, ast.Call) and called_name(tree.module, value) in _REDUCING
         # From the end the dimensions of what is reduced are others than those of what the layer is given.
         axes = range(-rank if rank == len(op.shapes[0]) else 0, rank)
         cut = _cut(tree, value, axes)
@@ -624,12 +630,6 @@ def _on_last(tree: Tree, call: ast.Call, name: str, position: int) -> bool:
         # `normalize` takes the order of the norm before the dimension.
         return integer(argument(call, position + (name == "normalize"), "dim")) == -1
     return name in ELEMENTWISE and not is_inplace(name)
-
-
-def _called(tree: Tree, node: ast.expr) -> str | None:
-    """The name of the function or method of torch that `node` calls."""
-    func = node.func if isinstance(node, ast.Call) else None
-    return func.attr if isinstance(func, ast.Attribute) else func and torch_function(tree.module, func)
 
 
 def _is_plain(tree: Tree, node: ast.expr) -> bool:

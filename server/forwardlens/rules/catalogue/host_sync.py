@@ -18,7 +18,7 @@ from forwardlens.rules.guards import Guard, guard_of
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
 from forwardlens.rules.readouts import elements_read
 from forwardlens.rules.rounds import claimed, only_elements
-from forwardlens.source.dataflow import aliases, definition, names_bound, names_read, overlap
+from forwardlens.source.dataflow import aliases_of_all, definition, names_bound, names_read, overlap
 from forwardlens.source.rewrite import (
     checked,
     has_comment,
@@ -393,14 +393,16 @@ def build():
         guarded: set[ast.AST] = set()
         for node, cost in sites.items():
             found = _read(sites, node, cost)
-            guard = guard_of(sites, found) if found is not None else None
-            if found is not None and guard is not None and guard.why and _is_needed(sites, found):
+            if found is None:
+                continue
+            guard = guard_of(sites, found)
+            if (guard is None or guard.why) and _is_needed(sites, found):
                 continue
             if guard is not None:
                 if guard.node not in guarded:
                     yield _guarded(sites, guard, cost)
                 guarded.add(guard.node)
-            elif found is not None and not _is_needed(sites, found) and not _is_element(context, sites, found):
+            elif not _is_element(context, sites, found):
                 yield _match(sites, found, cost)
 
 
@@ -667,11 +669,8 @@ def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bo
     places = {p for n in walk(value) if (p := dotted(n)) is not None and p not in {"self", "torch"}}
     if function is None or not places:
         return False
-    for _, changed in changes(sites, loop):
-        shared = {s for p in places for s in aliases(function, p)}
-        if changed is None or any(overlap(changed, s) for s in shared):
-            return False
-    return True
+    shared = aliases_of_all(function, places)
+    return not any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, loop))
 
 
 def _detached(sites: Sites, value: ast.expr) -> str:

@@ -22,7 +22,17 @@ from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
 from forwardlens.rules.vectorise import hoisted
-from forwardlens.source.dataflow import METADATA, aliases, bindings, is_inplace, names_bound, names_read, overlap, root
+from forwardlens.source.dataflow import (
+    METADATA,
+    aliases,
+    aliases_of_all,
+    bindings,
+    is_inplace,
+    names_bound,
+    names_read,
+    overlap,
+    root,
+)
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import Function, Looping, Tree, dotted, integer, range_arguments, walk
 
@@ -757,7 +767,7 @@ def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     places = {*_places(sites, node)}
     if any(isinstance(n, ast.Global) and places & {*n.names} for n in walk(sites.tree.module)):
         return False
-    shared = {s for p in places if p != "self" for s in aliases(function, p)} - {"self"}
+    shared = aliases_of_all(function, places - {"self"}) - {"self"}
     for _, place in changes_by_rounds(sites, loop):
         if place is None or any(overlap(place, s) for s in shared):
             return False

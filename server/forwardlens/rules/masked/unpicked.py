@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from forwardlens.rules.constants import is_number
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.masked.picked import Picked, with_dimensions
-from forwardlens.rules.operations import is_repeatable, torch_function, torch_name
+from forwardlens.rules.operations import call_operands, called_name, is_repeatable, torch_name
 from forwardlens.source.rewrite import splice
-from forwardlens.source.tree import integer, is_atom, walk
+from forwardlens.source.tree import integer, walk
 
 _SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 # Work on each element by itself whose gradient is finite for every element, also for an infinite one.
@@ -70,11 +70,11 @@ def _unpicked(sites: Sites, value: ast.expr, target: ast.Subscript, picked: Pick
     if torch is None or not _is_elementwise(sites, value, picks):
         return None
     if _is_straight(sites, value, picks):
-        return Whole(splice(sites.source, value, {n: _atom(sites, n.value) for n in picks}))
+        return Whole(splice(sites.source, value, {n: sites.tree.atom(n.value) for n in picks}))
     mask = with_dimensions(sites, picked.mask, picked.trailing)
     parts: dict[ast.expr, str] = {}
     for pick in picks:
-        one = f"{_atom(sites, pick.value)}.new_ones(())" if _may_be_boolean(sites, value, picks) else "1"
+        one = f"{sites.tree.atom(pick.value)}.new_ones(())" if _may_be_boolean(sites, value, picks) else "1"
         parts[pick] = f"{torch}.where({mask}, {sites.tree.text(pick.value)}, {one})"
     unclear = next(_unclear(sites, value, picks), None) if _is_unbounded(sites, value, picks) else None
     obstacle = (
@@ -100,19 +100,11 @@ def _operands(sites: Sites, node: ast.expr) -> list[ast.expr] | None:
         return [node.operand]
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)):
         return [node.left, node.right]
-    if not isinstance(node, ast.Call) or function_of(sites, node) not in _STRAIGHT | _BOUNDED | _UNBOUNDED:
+    if not isinstance(node, ast.Call) or called_name(sites.tree.module, node) not in _STRAIGHT | _BOUNDED | _UNBOUNDED:
         return None
     if any(k.arg in {"out", "inplace", None} for k in node.keywords):
         return None
-    given = [*node.args, *(k.value for k in node.keywords)]
-    method = isinstance(node.func, ast.Attribute) and torch_function(sites.tree.module, node.func) is None
-    return [node.func.value, *given] if method and isinstance(node.func, ast.Attribute) else given
-
-
-def function_of(sites: Sites, call: ast.Call) -> str:
-    """`pow` for `x.pow(2)`, `torch.pow(x, 2)` and the like."""
-    name = torch_function(sites.tree.module, call.func)
-    return name or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
+    return [*call_operands(sites.tree.module, node), *(k.value for k in node.keywords)]
 
 
 def _is_elementwise(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bool:
@@ -146,7 +138,7 @@ def _is_straight(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> boo
         return True
     constants = [_is_literal(o) for o in operands]
     if isinstance(node, ast.Call):
-        known = function_of(sites, node) in _STRAIGHT and all(constants[1:])
+        known = called_name(sites.tree.module, node) in _STRAIGHT and all(constants[1:])
     elif isinstance(node, ast.BinOp):
         factor = isinstance(node.op, ast.Mult) and any(constants)
         known = factor or isinstance(node.op, (ast.Add, ast.Sub)) or (isinstance(node.op, ast.Div) and constants[1])
@@ -160,7 +152,7 @@ def _is_unbounded(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bo
     operands = _operands(sites, node) if node not in picks else None
     if operands is None:
         return False
-    called = function_of(sites, node) if isinstance(node, ast.Call) else ""
+    called = called_name(sites.tree.module, node) if isinstance(node, ast.Call) else None
     power = called == "pow" or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow))
     divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and not _is_literal(operands[1])
     fractional = power and not all((integer(o) or 0) > 0 for o in operands[1:])
@@ -183,9 +175,7 @@ def _unclear(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> Iterato
 def _may_be_boolean(sites: Sites, node: ast.expr, picks: Sequence[ast.expr]) -> bool:
     """Whether a product is of picked elements alone: it is boolean if they are, and must not become another dtype."""
     multiplied = [n for n in walk(node) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
-    called = [n for n in walk(node) if isinstance(n, ast.Call) and function_of(sites, n) in {"mul", "multiply"}]
+    called = [
+        n for n in walk(node) if isinstance(n, ast.Call) and called_name(sites.tree.module, n) in {"mul", "multiply"}
+    ]
     return bool(called) or any(_has_pick(n.left, picks) and _has_pick(n.right, picks) for n in multiplied)
-
-
-def _atom(sites: Sites, node: ast.expr) -> str:
-    return sites.tree.text(node) if is_atom(node) else f"({sites.tree.text(node)})"

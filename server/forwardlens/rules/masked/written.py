@@ -11,10 +11,10 @@ from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import private_since
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.masked.picked import LEAST_ROWS, Picked
-from forwardlens.rules.masked.unpicked import Whole, function_of, whole_value
-from forwardlens.rules.operations import is_repeatable, torch_function, torch_name
+from forwardlens.rules.masked.unpicked import Whole, whole_value
+from forwardlens.rules.operations import called_name, is_repeatable, torch_function, torch_name
 from forwardlens.rules.repeated import insert_after
-from forwardlens.source.dataflow import aliases, definition, may_alias, names_read, overlap
+from forwardlens.source.dataflow import aliases_of_all, definition, may_alias, names_read, overlap
 from forwardlens.source.rewrite import (
     checked,
     has_comment,
@@ -166,7 +166,7 @@ def _value_until(sites: Sites, mask: ast.expr, last: ast.stmt) -> ast.expr | Non
     block = sites.tree.block(last)
     if made is None or function is None or made not in block or [dotted(t) for t in made.targets] != [mask.id]:
         return None
-    shared = {s for place in (mask.id, *may_alias(made.value)) for s in aliases(function, place)}
+    shared = aliases_of_all(function, {mask.id, *may_alias(made.value)})
     between = block[block.index(made) + 1 : block.index(last)]
     changed = [place for statement in between for _, place in changes(sites, statement)]
     return None if any(p is None or any(overlap(p, s) for s in shared) for p in changed) else made.value
@@ -179,7 +179,7 @@ def _inverted(sites: Sites, node: ast.expr) -> ast.expr | None:
     if (
         not isinstance(node, ast.Call)
         or node.keywords
-        or function_of(sites, node) not in {"logical_not", "bitwise_not"}
+        or called_name(sites.tree.module, node) not in {"logical_not", "bitwise_not"}
     ):
         return None
     if torch_function(sites.tree.module, node.func) is not None:
@@ -193,7 +193,7 @@ def _is_boolean(sites: Sites, mask: ast.expr, last: ast.stmt) -> bool:
     if isinstance(value, ast.Compare):
         return True
     if isinstance(value, ast.Call):
-        return function_of(sites, value) in _ASKING
+        return called_name(sites.tree.module, value) in _ASKING
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
         return _is_boolean(sites, value.left, last) and _is_boolean(sites, value.right, last)
     inverted = _inverted(sites, value) if value is not None else None

@@ -13,7 +13,7 @@ from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
 from forwardlens.rules.relation import changes_by_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
-from forwardlens.source.dataflow import aliases, names_read, overlap
+from forwardlens.source.dataflow import aliases_of_all, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import dotted, unpacked, walk
 
@@ -112,9 +112,9 @@ def _pairs(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
 def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:
     """Refuse if a round may change what the expression reads."""
     reads = {place for n in walk(call) if isinstance(n, (ast.Name, ast.Attribute)) and (place := dotted(n))}
-    shared = {s for place in reads if place != "self" for s in aliases(loop.function, place)}
+    shared = aliases_of_all(loop.function, reads - {"self"}) - {"self"}
     for _, place in changes_by_rounds(sites, node):
-        if place is None or any(overlap(place, s) for s in shared if s != "self"):
+        if place is None or any(overlap(place, s) for s in shared):
             raise RefusedError(f"the loop changes `{place}`")
     if may_train(sites, node):
         raise RefusedError("the weights may change inside the loop")
