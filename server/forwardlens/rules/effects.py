@@ -101,8 +101,8 @@ class _Effects:
         """Add what a forward changes to what any of them may. Whether that is more than before."""
         before = len(self.by_any_forward)
         if getattr(function, "name", None) in _FORWARDS:
-            names = {place.partition(".")[0]: place for place in self.by_function[function]}
-            self.by_any_forward |= {_parameter(function, name) or place for name, place in names.items()}
+            changed = self.by_function[function]
+            self.by_any_forward |= {_parameter(function, place.partition(".")[0]) or place for place in changed}
         return len(self.by_any_forward) > before
 
     def _callees(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
