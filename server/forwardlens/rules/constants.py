@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.dataflow import definition
@@ -27,13 +29,23 @@ def attribute_stores(tree: Tree, node: ast.AST, name: str) -> Iterator[ast.AST]:
     """Every place of the file that may bind the attribute `name` of the object whose method `node` stands in."""
     function = tree.function(node)
     owner = tree.owner(function) if function is not None else None
-    for below in walk(tree.module):
-        bound = isinstance(below, ast.Attribute) and below.attr == name and not isinstance(below.ctx, ast.Load)
-        if not bound and not (isinstance(below, ast.Call) and _registers(below, name)):
-            continue
-        receiver = below.value if isinstance(below, ast.Attribute) else getattr(below, "func", below)
+    for below in _binders(tree).get(name, ()):
+        receiver = below.value if isinstance(below, ast.Attribute) else below.func
         if (dotted(receiver) or "").split(".")[0] != "self" or _related(tree, below, owner):
             yield below
+
+
+@lru_cache(maxsize=64)
+def _binders(tree: Tree) -> Mapping[str, Sequence[ast.Attribute | ast.Call]]:
+    """What may bind an attribute of any object, by the attribute's name."""
+    found: dict[str, list[ast.Attribute | ast.Call]] = defaultdict(list)
+    for node in walk(tree.module):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            found[node.attr].append(node)
+        elif isinstance(node, ast.Call):
+            for name in _registered(node):
+                found[name].append(node)
+    return found
 
 
 def _related(tree: Tree, node: ast.AST, owner: ast.ClassDef | None) -> bool:
@@ -46,11 +58,11 @@ def _related(tree: Tree, node: ast.AST, owner: ast.ClassDef | None) -> bool:
     return any(dotted(base) in names for one in (owner, other) for base in one.bases)
 
 
-def _registers(call: ast.Call, name: str) -> bool:
+def _registered(call: ast.Call) -> Iterator[str]:
     called = (dotted(call.func) or "").split(".")[-1]
-    if called not in {"register_buffer", "register_parameter", "add_module", "register_module", "setattr"}:
-        return False
-    return any(isinstance(a, ast.Constant) and a.value == name for a in [*call.args, *(k.value for k in call.keywords)])
+    if called in {"register_buffer", "register_parameter", "add_module", "register_module", "setattr"}:
+        given = [*call.args, *(k.value for k in call.keywords)]
+        yield from {a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str)}
 
 
 def attribute_value(tree: Tree, node: ast.AST, name: str) -> ast.expr | None:

@@ -24,6 +24,8 @@ from forwardlens.source.tree import Function, Tree, dotted, tree_of, walk
 Change = tuple[ast.AST, str | None]
 _Callable = Function | ast.Lambda
 _Found = tuple[Tree, _Callable]
+# A function, and a call in it.
+_Called = tuple[_Callable, ast.Call]
 # A place with more parts than this counts as what holds it. Functions that call themselves would name ever deeper ones.
 _DEPTH = 2
 _TRAINING = frozenset({"step", "backward", "load_state_dict"})
@@ -68,42 +70,59 @@ class _Effects:
         return self.by_node[node]
 
     def _settle(self, tree: Tree, node: ast.AST) -> None:
-        """Learn what every function changes that `node` may reach, by going on until nothing is added."""
+        """Learn what every function changes that `node` may reach: each place is handed on to its callers once."""
+        found = self._reached(tree, node)
+        called_at = self._called_at(found)
+        handed = {
+            function: {p for call in _calls(function) for _, p in self._by_call(owner, call) if p is not None}
+            for function, owner in found.items()
+        }
+        news: dict[_Callable | None, set[_Parameter | str]] = {}
+        for function in found:
+            self._learn(function, _own(function) | _seen_outside(function, handed[function]), news)
+        while news:
+            callee = next(iter(news))
+            places = news.pop(callee)
+            for caller, call in called_at[callee]:
+                more = {p for place in places for p in _where_called(call, callee, place)} - handed[caller]
+                handed[caller] |= more
+                self._learn(caller, _seen_outside(caller, more), news)
+
+    def _reached(self, tree: Tree, node: ast.AST) -> dict[_Callable, Tree]:
+        """The functions that `node` may run and that nothing is known of yet, with the files that they stand in."""
         found: dict[_Callable, Tree] = {}
-        callers: dict[_Callable | None, set[_Callable]] = defaultdict(set)
-        todo: list[tuple[Tree, _Callable | None, ast.Call]] = [(tree, None, call) for call in _calls(node)]
+        todo = [(tree, call) for call in _calls(node)]
         while todo:
-            around, caller, call = todo.pop()
-            callees = self._callees(around, call)
-            for owner, function in callees:
-                if caller is not None:
-                    callers[None if callees is self.program.forwards else function].add(caller)
+            for owner, function in self._callees(*todo.pop()):
                 if function not in self.by_function and function not in found:
                     found[function] = owner
-                    todo += [(owner, function, inner) for inner in _calls(function)]
-        self.by_function |= {function: _own(function) for function in found}
-        for function in found:
-            self._note_forward(function)
-        # What a function changes is news for those alone that call it.
-        waiting, known = dict.fromkeys(found), {function: set[str]() for function in found}
-        while waiting:
-            function, _ = waiting.popitem()
-            called = {p for call in _calls(function) for _, p in self._by_call(found[function], call) if p is not None}
-            after = self.by_function[function] | _seen_outside(function, called - known[function])
-            known[function] |= called
-            if after != self.by_function[function]:
-                self.by_function[function] = after
-                waiting |= dict.fromkeys(callers[function])
-                if self._note_forward(function):
-                    waiting |= dict.fromkeys(callers[None])
+                    todo += [(owner, call) for call in _calls(function)]
+        return found
 
-    def _note_forward(self, function: _Callable) -> bool:
-        """Add what a forward changes to what any of them may. Whether that is more than before."""
-        before = len(self.by_any_forward)
+    def _called_at(self, found: Mapping[_Callable, Tree]) -> Mapping[_Callable | None, Sequence[_Called]]:
+        """Where the functions `found` call each function; under None, where they call any forward."""
+        called: dict[_Callable | None, list[_Called]] = defaultdict(list)
+        for caller, owner in found.items():
+            for call in _calls(caller):
+                callees = self._callees(owner, call)
+                names = [None] if callees is self.program.forwards else [callee for _, callee in callees]
+                for callee in names:
+                    called[callee].append((caller, call))
+        return called
+
+    def _learn(
+        self, function: _Callable, places: frozenset[str], news: dict[_Callable | None, set[_Parameter | str]]
+    ) -> None:
+        """Note what a function changes, and as news what was not known of it or of forwards before."""
+        before = self.by_function.get(function, frozenset())
+        self.by_function[function] = before | places
+        if places - before:
+            news.setdefault(function, set()).update(places - before)
         if getattr(function, "name", None) in _FORWARDS:
-            changed = self.by_function[function]
-            self.by_any_forward |= {_parameter(function, place.partition(".")[0]) or place for place in changed}
-        return len(self.by_any_forward) > before
+            changed = {_parameter(function, place.partition(".")[0]) or place for place in places}
+            if changed - self.by_any_forward:
+                news.setdefault(None, set()).update(changed - self.by_any_forward)
+                self.by_any_forward |= changed
 
     def _callees(self, tree: Tree, call: ast.Call) -> Sequence[_Found]:
         """The functions of the program that a call may run."""
@@ -147,7 +166,7 @@ class _Effects:
     def _by_call(self, tree: Tree, call: ast.Call) -> Iterator[Change]:
         callees = self._callees(tree, call)
         if callees is self.program.forwards:
-            yield from ((call, p) for changed in self.by_any_forward for p in _handed(call, changed))
+            yield from ((call, p) for changed in self.by_any_forward for p in _where_called(call, None, changed))
             return
         for _, function in callees:
             for place in self.by_function.get(function, ()):
@@ -303,29 +322,21 @@ def _parameter(function: _Callable, name: str) -> _Parameter | None:
     return _Parameter("plain", name, _NOWHERE) if name in {a.arg for a in spec.kwonlyargs} else None
 
 
-def _where_called(call: ast.Call, function: _Callable, place: str) -> Iterator[str]:
-    """What `place` of a function is at a call of it."""
-    name, _, rest = place.partition(".")
-    parameter = _parameter(function, name)
-    if parameter is None:
-        yield place
+def _where_called(call: ast.Call, function: _Callable | None, changed: _Parameter | str) -> Iterator[str]:
+    """What is changed at a call, where the function that it runs changes a place, or a forward all of a parameter."""
+    if isinstance(changed, _Parameter):
+        yield from _handed(call, changed, "")
         return
+    name, _, rest = changed.partition(".")
+    parameter = _parameter(function, name) if function is not None else None
+    yield from (changed,) if parameter is None else _handed(call, parameter, rest)
+
+
+def _handed(call: ast.Call, parameter: _Parameter, rest: str) -> Iterator[str]:
+    """What a call gives a parameter, or the part `rest` of it."""
     for given in _given(call, parameter):
         whole = dotted(given)
-        if whole is not None and rest:
-            yield f"{whole}.{rest}"
-        else:
-            yield from may_alias(given)
-
-
-def _handed(call: ast.Call, changed: _Parameter | str) -> Iterator[str]:
-    """What a call gives a parameter, all of it; or a place outside of functions."""
-    if isinstance(changed, str):
-        yield changed
-        return
-    for given in _given(call, changed):
-        whole = dotted(given)
-        yield from may_alias(given) if whole is None else (whole,)
+        yield from may_alias(given) if whole is None or not rest else (f"{whole}.{rest}",)
 
 
 def _given(call: ast.Call, parameter: _Parameter) -> list[ast.expr]:

@@ -24,6 +24,7 @@ class Tree:
         self.module = module
         self._parents = {child: node for node in walk(module) for child in ast.iter_child_nodes(node)}
         self._by_span: dict[tuple[tuple[int, int], tuple[int, int]], list[ast.expr | ast.stmt]] = {}
+        self._functions = tuple(node for node in self._parents if isinstance(node, Function))
         for node in self._parents:
             if isinstance(node, (ast.expr, ast.stmt)):
                 span = source.span(node)
@@ -91,10 +92,8 @@ class Tree:
         """The text of `node` as it may stand in front of a dot or a bracket."""
         return self.text(node) if is_atom(node) else f"({self.text(node)})"
 
-    def functions(self) -> Iterator[Function]:
-        for node in self._parents:
-            if isinstance(node, Function):
-                yield node
+    def functions(self) -> tuple[Function, ...]:
+        return self._functions
 
     def qualname(self, function: Function) -> str:
         """The function with the classes and functions around it, as costs name it: `Encoder.forward`."""
