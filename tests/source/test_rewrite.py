@@ -92,7 +92,7 @@ def test_statements_are_replaced_in_their_own_dress() -> None:
 
 def test_lines_and_decorators_are_inserted_in_the_indentation() -> None:
     tree = _tree("class A:\n    @old\n    def f(self):\n        return 1\n")
-    function = next(tree.functions())
+    function = tree.functions()[0]
     decorated = insert_decorator(tree, function, "@new")
     assert apply_edits(tree.source, [decorated]).text == (
         "class A:\n    @old\n    @new\n    def f(self):\n        return 1\n"
