@@ -70,8 +70,13 @@ def test_without_argument(before: str, position: int | None, after: str) -> None
 
 
 def test_an_edit_leaves_out_what_stays() -> None:
-    source = SourceText("/w/x.py", "value = abcdef\n")
-    assert edit_between(source, 8, 14, "abXYef") == Edit("/w/x.py", (1, 10), (1, 12), "XY")
+    source = SourceText("/w/x.py", "value = a.b(c)\n")
+    assert edit_between(source, 8, 14, "a.XY(c)") == Edit("/w/x.py", (1, 10), (1, 11), "XY")
+
+
+def test_an_edit_cuts_no_word() -> None:
+    source = SourceText("/w/x.py", "value = torch.cat(parts)\n")
+    assert edit_between(source, 8, 24, "total(parts)") == Edit("/w/x.py", (1, 8), (1, 17), "total")
 
 
 def test_an_edit_does_not_cut_a_line_end_in_half() -> None:

@@ -22,7 +22,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def edit_between(source: SourceText, start: int, end: int, text: str) -> Edit:
-    """Replace `source.text[start:end]`, leaving out what the old and the new text share at both ends."""
+    """Replace `source.text[start:end]`, leaving out the words that the old and the new text share at both ends."""
     old = source.text[start:end]
     head = 0
     while head < min(len(old), len(text)) and old[head] == text[head]:
@@ -30,6 +30,10 @@ def edit_between(source: SourceText, start: int, end: int, text: str) -> Edit:
     tail = 0
     while tail < min(len(old), len(text)) - head and old[-1 - tail] == text[-1 - tail]:
         tail += 1
+    while _within_word(old, head) or _within_word(text, head):
+        head -= 1
+    while _within_word(old, len(old) - tail) or _within_word(text, len(text) - tail):
+        tail -= 1
     # A line end of two characters must not be cut in half.
     if head and source.text[start + head - 1] == "\r":
         head -= 1
@@ -41,6 +45,10 @@ def edit_between(source: SourceText, start: int, end: int, text: str) -> Edit:
         source.position(end - tail),
         text[head : len(text) - tail],
     )
+
+
+def _within_word(text: str, at: int) -> bool:
+    return all(c.isalnum() or c == "_" for c in (text[at - 1 : at], text[at : at + 1]))
 
 
 def offsets(source: SourceText, node: Node) -> tuple[int, int]:
