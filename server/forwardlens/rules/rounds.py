@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from math import prod
+from math import ceil, prod
 
 from forwardlens.model import ExpressionCost, OpCost
 from forwardlens.rules.callers import in_loop, loop_around, parts_of, rounds_of
@@ -47,13 +47,17 @@ def is_small(cost: ExpressionCost) -> bool:
     return all(prod(shape) <= _SMALL for op in outermost(cost) for shape in op.shapes)
 
 
-def is_ragged(cost: ExpressionCost) -> bool:
+def is_ragged(sites: Sites, loop: Looping, node: ast.AST, cost: ExpressionCost) -> bool:
     """Whether the rounds had other shapes than each other.
 
     An operator that runs another form of itself, as `sum` does, is counted twice and has two shapes in every round.
+    Where a function with the loop ran several times, each of its runs may have had shapes of its own.
     """
+    entries = ceil(cost.calls / max(1, cost.calls_per_entry)) if loop in sites.tree.loops(node) else 1
     return any(
-        op.shape_variants > max(1, op.calls // max(1, cost.calls)) for op in outermost(cost) if op.name not in _LOOKING
+        op.shape_variants > entries * max(1, op.calls // max(1, cost.calls))
+        for op in outermost(cost)
+        if op.name not in _LOOKING
     )
 
 

@@ -90,6 +90,59 @@ class ConstantRebuilt(Rule):
     summary: ClassVar[str] = "A constant tensor made again in every forward"
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
+            "kernel-over-several-lines",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Edges(nn.Module):
+    def __init__(self, weight=5.0):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x):
+        kernel = torch.tensor(
+            [
+                [-1.0, 0.0, 1.0],  # the left side is dark
+                [-2.0, 0.0, 2.0],
+                [-1.0, 0.0, 1.0],
+            ],
+            device=x.device,
+        )  #!
+        return F.conv2d(x, kernel.reshape(1, 1, 3, 3)) * self.weight
+
+
+def build():
+    return Edges(), (torch.randn(1, 1, 8, 8),)
+""",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Edges(nn.Module):
+    def __init__(self, weight=5.0):
+        super().__init__()
+        self.weight = weight
+        self.register_buffer("kernel", torch.tensor([
+                [-1.0, 0.0, 1.0],  # the left side is dark
+                [-2.0, 0.0, 2.0],
+                [-1.0, 0.0, 1.0],
+            ]), persistent=False)
+
+    def forward(self, x):
+        kernel = self.kernel
+        return F.conv2d(x, kernel.reshape(1, 1, 3, 3)) * self.weight
+
+
+def build():
+    return Edges(), (torch.randn(1, 1, 8, 8),)
+""",
+        ),
+        Example(
             "list-made-in-init",
             """\
 import torch
@@ -949,13 +1002,28 @@ def _buffer(sites: Sites, node: ast.expr, made: _Made) -> Fix | None:
     if init is None or not _may_be_buffer(sites, node, made):
         return None
     name = _buffer_name(sites, node)
-    line = f'self.register_buffer("{name}", {made.text}, persistent=False)'
+    opening = f'self.register_buffer("{name}", '
+    line = f"{opening}{_moved_lines(sites, init, node, made.text, len(opening))}, persistent=False)"
     return _appended(sites, init, [line], replace_node(sites.source, node, f"self.{name}"))
 
 
 def _may_be_buffer(sites: Sites, node: ast.expr, made: _Made) -> bool:
-    plain = not has_comment(sites.source, *offsets(sites.source, node)) and "\n" not in made.text
-    return plain and _follows_module(made) and _is_module_class(sites, node)
+    comments = sites.tree.text(node).count("#") == made.text.count("#")
+    return comments and _follows_module(made) and _is_module_class(sites, node)
+
+
+def _moved_lines(sites: Sites, init: Function, node: ast.expr, text: str, behind: int) -> str:
+    """The text of `node` as it stands in `init`, `behind` columns from the start of a line.
+
+    Lines that are aligned with the first one move with it.
+    """
+    source = sites.source
+    first, *rest = text.split(source.newline)
+    if first.rstrip().endswith(("(", "[")) or any(line.startswith("\t") for line in rest):
+        return text
+    shift = len(source.indentation(init.body[0].lineno)) + behind - source.span(node).column
+    moved = (" " * max(0, len(line) - len(line.lstrip(" ")) + shift) + line.lstrip(" ") for line in rest)
+    return source.newline.join([first, *moved])
 
 
 def _appended(sites: Sites, init: Function, lines: Sequence[str], replaced: Edit) -> Fix | None:

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import ClassVar
 
-from forwardlens.model import ExpressionCost, Fix, Related
+from forwardlens.model import Edit, ExpressionCost, Fix, Related
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
 from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS
 from forwardlens.rules.repeated import bound_in
+from forwardlens.rules.vectorise.replacing import without_statement
 from forwardlens.source import dataflow
 from forwardlens.source.dataflow import aliases, bindings, definition, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, splice, stands_alone
@@ -34,8 +35,8 @@ class DtypeCastChurn(Rule):
     When the weight is trained in the narrow dtype and must be computed with in the wide one, as for a stable loss.
 
     ## Fix safety
-    A weight that a loop converts in every round is converted once before the loop if the loop leaves it alone, uses
-    the result only to read it, and asks for one dtype in all rounds. Otherwise there is no automatic fix: a converted
+    A weight that a loop converts in every round is converted once before the loop if it needs no gradient there, the
+    loop leaves it alone, uses the result only to read it, and asks for one dtype in all rounds. Otherwise there is no automatic fix: a converted
     weight that is kept goes stale with the next optimizer step or `load_state_dict`, and takes memory. For inference
     convert the module once (`module.float()`), for training let `torch.autocast` keep its own cache.
     """
@@ -101,6 +102,53 @@ class Shelf(nn.Module):
 
 def build():
     return Shelf(), (torch.randn(1024, 32),)
+""",
+        ),
+        Example(
+            "named-in-every-round",
+            """\
+import torch
+from torch import nn
+
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 512, bias=False, dtype=torch.bfloat16)
+
+    @torch.no_grad()
+    def forward(self, x):
+        scores = []
+        for start in range(0, x.size(0), 16):
+            weight = self.head.weight.float()  #!
+            scores.append((x[start : start + 16] @ weight.t()).amax(dim=-1))
+        return torch.cat(scores)
+
+
+def build():
+    return Scores(), (torch.randn(960, 64),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 512, bias=False, dtype=torch.bfloat16)
+
+    @torch.no_grad()
+    def forward(self, x):
+        scores = []
+        weight = self.head.weight.float()
+        for start in range(0, x.size(0), 16):
+            scores.append((x[start : start + 16] @ weight.t()).amax(dim=-1))
+        return torch.cat(scores)
+
+
+def build():
+    return Scores(), (torch.randn(960, 64),)
 """,
         ),
         Example(
@@ -293,11 +341,20 @@ def _hoisted(sites: Sites, place: str, cast: ast.Call) -> tuple[Fix, ...]:
         return ()
     if not stands_alone(tree, statement) or tree.function(statement) is not function:
         return ()
-    name = sites.fresh_name(function, cast, f"{place.split('.')[-1].strip('_') or 'weight'}_cast")
     texts = {n: text for n, text in dtypes.items() if text is not None and isinstance(n, ast.expr)}
+    name, edit = _taken_out(sites, function, place, cast)
     before = insert_before(tree, statement, [f"{name} = {splice(sites.source, cast, texts)}"])
-    edits = checked(sites.source, [before, replace_node(sites.source, cast, name)])
+    edits = checked(sites.source, [before, edit])
     return () if edits is None else (Fix("Convert it once before the loop", "safe", edits),)
+
+
+def _taken_out(sites: Sites, function: Function, place: str, cast: ast.Call) -> tuple[str, Edit]:
+    """The name that the converted weight gets before the loop, and what becomes of the conversion in it."""
+    tree, statement = sites.tree, sites.tree.parent(cast)
+    if isinstance(statement, ast.Assign) and stands_alone(tree, statement) and len(tree.block(statement)) > 1:
+        return tree.text(statement.targets[0]), without_statement(sites, statement)
+    name = sites.fresh_name(function, cast, f"{place.split('.')[-1].strip('_') or 'weight'}_cast")
+    return name, replace_node(sites.source, cast, name)
 
 
 def _given(cast: ast.Call) -> list[ast.expr]:
@@ -346,7 +403,16 @@ def _whole(iterable: ast.expr) -> str | None:
 
 def _only_read(sites: Sites, cast: ast.expr) -> bool:
     """Whether a product or another operator reads the result, directly or through views, and nobody keeps it."""
-    node = cast
+    statement, function = sites.tree.parent(cast), sites.tree.function(cast)
+    if not isinstance(statement, ast.Assign) or function is None:
+        return _is_operand(sites, cast)
+    name = dotted(statement.targets[0])
+    if name is None or len(statement.targets) > 1 or len(bindings(function, name)) != 1:
+        return False
+    return all(_is_operand(sites, n) for n in walk(function) if n is not statement.targets[0] and dotted(n) == name)
+
+
+def _is_operand(sites: Sites, node: ast.AST) -> bool:
     while True:
         parent = sites.tree.parent(node)
         if isinstance(parent, ast.BinOp):
@@ -360,14 +426,19 @@ def _only_read(sites: Sites, cast: ast.expr) -> bool:
         if isinstance(parent, ast.Attribute) and parent.attr in VIEWS:
             node = call
             continue
-        if isinstance(parent, ast.Attribute):
+        if isinstance(parent, ast.Attribute) and call.func is parent and parent.value is node:
             return parent.attr in MATRIX_PRODUCTS
         name = (dotted(call.func) or "").split(".")[-1]
         return name in MATRIX_PRODUCTS | {"einsum", "embedding", "layer_norm"} and sites.cost(call) is not None
 
 
 def _needs_no_gradient(sites: Sites, function: Function, place: str) -> bool:
-    """Whether the weight is a buffer or frozen for good: gradients of all rounds would be summed in another dtype."""
+    """Whether the weight is a buffer, frozen for good, or read where nothing records gradients.
+
+    Those of all rounds would be summed in another dtype.
+    """
+    if any(_records_nothing(decorator) for decorator in function.decorator_list):
+        return True
     owner, name = sites.tree.owner(function), place.removeprefix("self.")
     for call in (n for n in walk(owner) if isinstance(n, ast.Call)) if owner is not None else ():
         if dotted(call.func) == "self.register_buffer" and call.args and _is_literal(call.args[0], name):
@@ -377,6 +448,13 @@ def _needs_no_gradient(sites: Sites, function: Function, place: str) -> bool:
         if frozen and isinstance(made, ast.Assign) and [dotted(t) for t in made.targets] == [place]:
             return not any("requires_grad_" in source.text for source in sites.context.sources.values())
     return False
+
+
+def _records_nothing(decorator: ast.expr) -> bool:
+    """`@torch.no_grad()`, `@torch.inference_mode()`."""
+    name = dotted(decorator.func) if isinstance(decorator, ast.Call) else None
+    plain = isinstance(decorator, ast.Call) and not decorator.args and not decorator.keywords
+    return plain and name in {"torch.no_grad", "torch.inference_mode"}
 
 
 def _is_literal(node: ast.expr, value: str) -> bool:

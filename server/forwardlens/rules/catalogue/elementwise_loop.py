@@ -107,6 +107,47 @@ def build():
 """,
         ),
         Example(
+            "distances-of-several-pairs-of-sets",
+            """\
+import torch
+from torch import nn
+
+
+def distances(x, y):
+    dist = torch.zeros(x.size(0), y.size(0))
+    for i in range(x.size(0)):
+        dist[i, :] = (x[i].expand(y.shape) - y).square().sum(dim=1)  #!
+    return dist
+
+
+class Gap(nn.Module):
+    def forward(self, x, y):
+        return distances(x, x).mean() + distances(y, y).mean() - 2 * distances(x, y).mean()
+
+
+def build():
+    return Gap(), (torch.randn(40, 8), torch.randn(30, 8))
+""",
+            """\
+import torch
+from torch import nn
+
+
+def distances(x, y):
+    dist = (x[:, None, :].expand(-1, *y.shape) - y).square().sum(dim=2)
+    return dist
+
+
+class Gap(nn.Module):
+    def forward(self, x, y):
+        return distances(x, x).mean() + distances(y, y).mean() - 2 * distances(x, y).mean()
+
+
+def build():
+    return Gap(), (torch.randn(40, 8), torch.randn(30, 8))
+""",
+        ),
+        Example(
             "overlap-class-by-class",
             """\
 import torch
@@ -414,7 +455,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         return None
     if not all(is_small(c) for c in work.values()):
         return None
-    if not classes and any(is_ragged(c) for c in work.values()):
+    if not classes and any(is_ragged(sites, loop, n, c) for n, c in work.items()):
         return None
     if (
         depends_on_order(costs.values())

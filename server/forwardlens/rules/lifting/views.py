@@ -12,16 +12,18 @@ from forwardlens.rules.batched import (
     RefusedError,
     Value,
     arranged,
+    indexed,
     live_loops,
     seen_in,
     spread,
     wrapped,
 )
+from forwardlens.rules.heads import shape_of
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.reducing import leading
 from forwardlens.source.tree import integer
 
-KNOWN_VIEWS = frozenset({"unsqueeze", "squeeze", "transpose", "t", "view", "reshape"})
+KNOWN_VIEWS = frozenset({"unsqueeze", "squeeze", "transpose", "t", "view", "reshape", "expand"})
 
 
 def flattens(name: str, operands: Sequence[ast.expr]) -> bool:
@@ -61,6 +63,8 @@ def view(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) 
             return _squeeze(scope, node, operands)
         case "transpose" | "t":
             return _transpose(scope, node, operands)
+        case "expand":
+            return _expand(scope, node, operands)
         case _:
             return _reshape(scope, node, operands)
 
@@ -124,3 +128,33 @@ def _transpose(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Va
     one, other = (d for d in dims if d is not None)
     slots[one], slots[other] = slots[other], slots[one]
     return replace(value, slots=tuple(slots))
+
+
+def _expand(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
+    """`row.expand(n, -1)` and `row.expand(y.shape)`, behind the dimensions of the loops."""
+    value = _view_value(scope, operands)
+    sizes = operands[1:]
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    for size in sizes:
+        scope.require_pure(size)
+    whole = len(sizes) == 1 and shape_of(sizes[0]) is not None
+    rank = _rank_beside(scope, node) if whole else len(sizes)
+    live = live_loops([value])
+    put = arranged(seen_in(value, live), value.round_rank)
+    depth, more = len(put.loops), rank - value.round_rank
+    if more < 0 or any(isinstance(size, ast.Starred) for size in sizes):
+        raise RefusedError(f"`{scope.text(node)}` has no plain shape")
+    grown = indexed(put.text, [*[":"] * depth, *["None"] * more, *[":"] * value.round_rank], atom=put.atom)
+    shape = [f"*{scope.text(sizes[0])}"] if whole else [scope.text(size) for size in sizes]
+    text = f"{wrapped(grown, put.atom or more > 0)}.expand({', '.join(['-1'] * depth + shape)})"
+    return spread(replace(leading(text, rank, depth), view=value.view), live, scope.depth)
+
+
+def _rank_beside(scope: Scope, node: ast.Call) -> int:
+    """How many dimensions a value has that an operator takes beside another."""
+    parent = scope.sites.tree.parent(node)
+    shapes = scope.sites.operands(parent) if isinstance(parent, (ast.BinOp, ast.Compare)) else None
+    if shapes is None or len(shapes[0]) != len(shapes[1]):
+        raise RefusedError(f"the run does not tell how many dimensions `{scope.text(node)}` has")
+    return len(shapes[0])

@@ -28,7 +28,7 @@ def filled_at_once(
         return None
     target = tree.parent(made.use) or made.use
     op = sites.op(target, "aten::copy_")
-    if op is None or len(op.shapes) < 2 or op.shapes[0] != op.shapes[1] or op.shape_variants > 1:
+    if op is None or op.shape_variants != len(op.variants) or any(len(v) < 2 or v[0] != v[1] for v in op.variants):
         return None
     write = tree.parent(target)
     if isinstance(write, ast.Assign) and _may_be_whole_numbers(write.value, loop):
