@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forwardlens.rules.callers import arguments_of, is_static, own_function
+from forwardlens.rules.constants import numbers_of_object
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import (
     ELEMENTWISE,
@@ -38,7 +39,9 @@ _IN_PLACE = frozenset(
     "add_ sub_ mul_ div_ fill_ zero_ masked_fill_ fill_diagonal_ tril_ triu_ clamp_ exp_ sqrt_ copy_".split()
 )
 _OF_LISTS = frozenset({"append", "extend"})
-_BUILT_IN = frozenset("range len int float bool abs min max sum enumerate zip list tuple sorted reversed round".split())
+_BUILT_IN = frozenset(
+    "range slice len int float bool abs min max sum enumerate zip list tuple sorted reversed round".split()
+)
 # Keywords that put a tensor elsewhere or tie it to something.
 _TIED = frozenset({"out", "requires_grad", "pin_memory", "generator", None})
 _STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.If, ast.Return, ast.Expr, ast.Assert, ast.Pass)
@@ -70,10 +73,15 @@ class Made:
     devices: tuple[ast.expr, ...]
 
 
-def constant_tensors(sites: Sites, call: ast.Call, is_constant: Callable[[ast.expr], bool]) -> Made | None:
-    """What a call of a function of the file gives, if that is the same tensors each time."""
+def constant_tensors(
+    sites: Sites, call: ast.Call, is_constant: Callable[[ast.expr], bool], *, as_run: bool = False
+) -> Made | None:
+    """What a call of a function of the file gives, if that is the same tensors each time.
+
+    With `as_run` of the object that ran; else of any object, of a class too that has another method in its place.
+    """
     function = own_function(sites, call)
-    if function is None or not _is_of_the_same_class(sites, call, function):
+    if function is None or not (as_run or _is_of_the_same_class(sites, call, function)):
         return None
     given = _given(sites, call, function, is_constant)
     if given is None or not _is_pure(sites, function, is_constant, _DEPTH):
@@ -83,7 +91,8 @@ def constant_tensors(sites: Sites, call: ast.Call, is_constant: Callable[[ast.ex
     if isinstance(value, ast.Tuple):
         several = len(value.elts) > 0 and all(_is_tensor(sites, function, e) for e in value.elts)
         return Made(function, len(value.elts), given) if several else None
-    return Made(function, None, given) if value is not None and _is_tensor(sites, function, value) else None
+    made = value is not None and (_is_tensor(sites, function, value) or (as_run and bool(sites.outermost(value))))
+    return Made(function, None, given) if made else None
 
 
 def _is_of_the_same_class(sites: Sites, call: ast.Call, function: Function) -> bool:
@@ -161,7 +170,7 @@ def _is_pure(sites: Sites, function: Function, is_constant: Callable[[ast.expr],
             return False
         if isinstance(node, ast.Attribute) and not _is_known_attribute(sites, node, is_constant):
             return False
-    return _changes_only_its_own(function)
+    return _changes_only_its_own(sites, function)
 
 
 def _is_allowed(function: Function, node: ast.stmt) -> bool:
@@ -229,10 +238,11 @@ def _is_known_attribute(sites: Sites, node: ast.Attribute, is_constant: Callable
     return (isinstance(call, ast.Call) and call.func is node) or is_constant(node)
 
 
-def _changes_only_its_own(function: Function) -> bool:
+def _changes_only_its_own(sites: Sites, function: Function) -> bool:
     own = names_bound(function) - {n.arg for n in walk(function) if isinstance(n, ast.arg)}
+    numbers = numbers_of_object(sites.tree, function)
     return all(
-        place is not None and all(shared.split(".")[0] in own for shared in aliases(function, place))
+        place is not None and all(s.split(".")[0] in own or s in numbers for s in aliases(function, place))
         for _, place in changes(function)
     )
 

@@ -115,6 +115,13 @@ def is_number(tree: Tree, node: ast.expr, depth: int = 0) -> bool:
     return False
 
 
+@lru_cache(maxsize=1024)
+def numbers_of_object(tree: Tree, function: Function) -> frozenset[str]:
+    """The attributes of `self` in a function that certainly are numbers: they share no memory with anything."""
+    read = (n for n in walk(function) if isinstance(n, ast.Attribute) and dotted(n) == f"self.{n.attr}")
+    return frozenset(f"self.{n.attr}" for n in read if is_number(tree, n))
+
+
 def _number_call(tree: Tree, node: ast.Call, depth: int) -> bool:
     if isinstance(node.func, ast.Attribute) and node.func.attr in {"size", "dim", "numel"}:
         return bool(node.args or node.keywords) or node.func.attr != "size"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from forwardlens.rules.constants import numbers_of_object
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import (
@@ -194,6 +195,8 @@ class LayoutReaders:
         elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in JOINS:
             self.readers += 1
             self.follow(parent, _computed(kind))
+        elif isinstance(parent, ast.Return) and isinstance(collection, ast.Tuple):
+            self._returned_among(parent, collection, collection.elts.index(node))
         else:
             raise LayoutMattersError("it goes into a collection")
 
@@ -233,14 +236,29 @@ class LayoutReaders:
 
     def _returned(self, statement: ast.Return) -> None:
         """A helper's result is read where the helper is called, if all those places are known."""
+        for call in self._calls_behind(statement):
+            self.follow(call)
+
+    def _returned_among(self, statement: ast.Return, results: ast.Tuple, position: int) -> None:
+        """One of a helper's results is read by the name that it is unpacked to."""
+        for call in self._calls_behind(statement):
+            unpacked = self.sites.tree.parent(call)
+            targets = unpacked.targets if isinstance(unpacked, ast.Assign) else []
+            names = targets[0] if len(targets) == 1 and isinstance(targets[0], (ast.Tuple, ast.List)) else None
+            starred = names is not None and any(isinstance(e, ast.Starred) for e in names.elts)
+            if not isinstance(unpacked, ast.Assign) or names is None or starred or len(names.elts) != len(results.elts):
+                raise LayoutMattersError("it goes into a collection")
+            self._bound(names.elts[position], unpacked, "same")
+
+    def _calls_behind(self, statement: ast.Return) -> Sequence[ast.Call]:
+        """The calls that a result of a helper goes to. Raises if they are not known."""
         function = self.sites.tree.function(statement)
         if function is None or function.decorator_list or function.name == "forward" or function.name.startswith("__"):
             raise LayoutMattersError("it is returned")
         calls = list(calls_of(self.sites, function))
         if not calls:
             raise LayoutMattersError("it is returned")
-        for call in calls:
-            self.follow(call)
+        return calls
 
     def _text(self, node: ast.expr) -> str:
         return self.sites.tree.text(node)
@@ -302,6 +320,7 @@ def require_no_writes(readers: LayoutReaders, copied: ast.expr) -> None:
     """Refuse if the copy, or what it was copied from, is written to: without the copy they are one memory."""
     for function in readers.functions:
         shared = aliases_of_all(function, _places_in(readers, function, copied))
+        shared -= numbers_of_object(readers.sites.tree, function)
         for node, place in changes(readers.sites, function):
             if isinstance(node, ast.Attribute) or place is None:
                 continue

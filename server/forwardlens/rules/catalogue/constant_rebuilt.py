@@ -15,9 +15,11 @@ from forwardlens.rules.constant_functions import Made, constant_tensors, functio
 from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
+from forwardlens.rules.heads import size_expression
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.rules.loops import leading_shape
 from forwardlens.rules.operations import is_torch_function, numpy_name, torch_function, torch_name
-from forwardlens.source.dataflow import changes, names_bound, names_used, overlap
+from forwardlens.source.dataflow import changes, definition, names_bound, names_used, overlap
 from forwardlens.source.rewrite import (
     checked,
     has_comment,
@@ -58,6 +60,8 @@ _TYPED: Mapping[str, str] = {
 _LISTS = (ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.ListComp)
 # Reading a number out of an array takes several times as long as out of a list.
 _SLOW_NS = 40
+# Below this share of the forward a table of what was made before is not worth its lines.
+_LEAST_OF_SHAPES = 0.05
 # What `nn.Module` has a meaning for, and names that say nothing.
 _TAKEN = frozenset(
     "forward training parameters buffers modules children apply train eval type tensor as_tensor float bool to".split()
@@ -68,8 +72,9 @@ class ConstantRebuilt(Rule):
     """## What it does
     Finds tensors that every forward makes anew from the same constants: `torch.tensor([...])` of literals or of a
     list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes, also where a function or
-    a method of the file makes them. A tensor made from a list
-    of arrays, by `torch.tensor` or `torch.FloatTensor`, is reported too: it is read number by number.
+    a method of the file makes them. What a function makes of lengths alone, as the mask of shifted windows, is told
+    from 5 % of the forward on. A tensor made from a list of arrays, by `torch.tensor` or `torch.FloatTensor`, is
+    reported too: it is read number by number.
 
     ## Why it costs
     A Python list is converted one number at a time, at about 50 ns each. On a GPU each new tensor is also a copy from
@@ -89,6 +94,37 @@ class ConstantRebuilt(Rule):
     name: ClassVar[str] = "constant-rebuilt"
     summary: ClassVar[str] = "A constant tensor made again in every forward"
     examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "mask-of-the-same-shapes",
+            """\
+import torch
+from torch import nn
+
+
+class Windows(nn.Module):
+    def __init__(self, size=4):
+        super().__init__()
+        self.size = size
+
+    def mask(self, height, width, device):
+        parts = torch.zeros(height, width, device=device)
+        number = 0
+        for rows in (slice(-self.size), slice(-self.size, None)):
+            for columns in (slice(-self.size), slice(-self.size, None)):
+                parts[rows, columns] = number
+                number += 1
+        parts = parts.view(-1)
+        return (parts[:, None] != parts).float() * -100
+
+    def forward(self, x):
+        height, width = x.shape
+        return (x.view(-1, 1) + self.mask(height, width, x.device)).sum()  #!
+
+
+def build():
+    return Windows(), (torch.randn(8, 8),)
+""",
+        ),
         Example(
             "kernel-over-several-lines",
             """\
@@ -660,6 +696,7 @@ def build():
         calls = [node for node in walk(sites.tree.module) if isinstance(node, ast.Call)]
         by_function = {call: match for call in calls if (match := _constant_of_function(sites, call)) is not None}
         yield from by_function.values()
+        yield from (match for call in calls if call not in by_function and (match := _constant_of_shapes(sites, call)))
         called = {function for call in by_function for function in _run_by(sites, call)}
         for node in calls:
             match = _constant(sites, node) or _arrays(sites, node)
@@ -727,6 +764,45 @@ def _constant_of_function(sites: Sites, node: ast.Call) -> Match | None:
         return _kept(sites, node, cost.calls, share, _buffers(sites, node, made, made.count), several=True)
     one = _made(sites, whole)
     return _kept(sites, whole, cost.calls, share, _buffer(sites, whole, one)) if one is not None else None
+
+
+def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
+    """`self.shift_mask(h, w, x.device)`: the same tensors in every forward whose inputs have the same shapes."""
+    cost, caller = sites.cost(node), sites.tree.function(node)
+    wall = sites.context.profile.forward.wall_ms.median
+    if caller is None or not _in_forward(sites, node) or cost is None or not cost.calls or not wall:
+        return None
+    share = cost.total_ms / wall
+    sizes = [a for a in (*node.args, *(k.value for k in node.keywords)) if _is_size(sites.tree, caller, a)]
+    if share < _LEAST_OF_SHAPES or not sizes or not _only_read(sites, node):
+        return None
+    if constant_tensors(sites, node, lambda a: a in sizes or _is_constant(sites, a), as_run=True) is None:
+        return None
+    given = " and ".join(f"`{_short(sites.tree.text(size))}`" for size in sizes)
+    return Match(
+        sites.source.span(node),
+        f"`{_short(sites.tree.text(node))}` makes the same {times(cost.calls)} in every forward with the same {given}, "
+        f"{percent(share)} of it: keep what it gave for each of them. No automatic fix: how many shapes there will be, "
+        "and for how long they are worth keeping, only you know",
+        share,
+        {"calls": cost.calls},
+    )
+
+
+def _is_size(tree: Tree, function: Function, node: ast.expr, depth: int = 3) -> bool:
+    """Whether a number is made of lengths of tensors alone: `x.size(1)`, `h` of `b, h = x.shape`, `h // 2`."""
+    if size_expression(node) is not None:
+        return True
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return all(isinstance(s, ast.Constant) or _is_size(tree, function, s, depth) for s in sides) and depth > 0
+    made = definition(tree, function, node.id) if isinstance(node, ast.Name) and depth else None
+    if made is None or not isinstance(node, ast.Name):
+        return False
+    target = made.targets[0] if len(made.targets) == 1 else None
+    if isinstance(target, ast.Tuple):
+        return leading_shape(made.value) is not None
+    return _is_size(tree, function, made.value, depth - 1)
 
 
 def _by_function(sites: Sites, node: ast.Call) -> Made | None:

@@ -36,9 +36,10 @@ class DtypeCastChurn(Rule):
 
     ## Fix safety
     A weight that a loop converts in every round is converted once before the loop if it needs no gradient there, the
-    loop leaves it alone, uses the result only to read it, and asks for one dtype in all rounds. Otherwise there is no automatic fix: a converted
-    weight that is kept goes stale with the next optimizer step or `load_state_dict`, and takes memory. For inference
-    convert the module once (`module.float()`), for training let `torch.autocast` keep its own cache.
+    loop leaves it alone, uses the result only to read it, and asks for one dtype in all rounds. Otherwise there is no
+    automatic fix: a converted weight that is kept goes stale with the next optimizer step or `load_state_dict`, and
+    takes memory. For inference convert the module once (`module.float()`), for training let `torch.autocast` keep its
+    own cache.
     """
 
     name: ClassVar[str] = "dtype-cast-churn"

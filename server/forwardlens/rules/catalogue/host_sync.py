@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ from forwardlens.source.rewrite import (
     replace_statements,
     stands_alone,
 )
-from forwardlens.source.tree import Function, Tree, dotted, walk
+from forwardlens.source.tree import Function, Looping, Tree, dotted, walk
 
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 # On a CPU a read costs nothing by itself; what it would cost elsewhere is worth a line of its own from here on.
@@ -40,6 +41,10 @@ _LOGGING = frozenset({"debug", "info", "warning", "error", "log", "format"})
 # A value is followed through so many helpers that return it.
 _DEPTH = 3
 _ALLOCATIONS = frozenset({"zeros", "ones", "empty", "full", "arange"})
+# Arithmetic that means the same with a number and with a tensor that holds it.
+_PLAIN = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+# What keeps a number on one side of another, and the keyword that does the same with a tensor.
+_BOUNDS = {"max": "min", "min": "max"}
 
 
 class HostSync(Rule):
@@ -59,7 +64,8 @@ class HostSync(Rule):
 
     ## Fix safety
     The fix is offered as safe where the number only takes part in arithmetic with tensors: the tensor of no
-    dimensions takes its place, with `detach` because `.item()` cut the gradient as well. A read in a loop that gives
+    dimensions takes its place, with `detach` because `.item()` cut the gradient as well, and with `clamp` where `max`
+    or `min` bounds it. A read in a loop that gives
     the same in every round moves in front of the loop. A test that only leaves out a change, such as `clamp` to the
     bounds that it asks about, goes away where the source shows that the change is none without it: for nan, for whole
     numbers and for every other name of the tensor. `clamp` gives an element that is nan no gradient, also where no
@@ -283,6 +289,75 @@ def build():
 """,
         ),
         Example(
+            "sum-that-is-at-least-one",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Loss(nn.Module):
+    def forward(self, scores, labels):
+        positive = labels > 0
+        count = max(positive.sum().item(), 1)  #!
+        return F.binary_cross_entropy_with_logits(scores, positive.float(), reduction="sum") / count
+
+
+def build():
+    return Loss(), (torch.randn(4, 16), torch.randint(0, 2, (4, 16)))
+""",
+            """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Loss(nn.Module):
+    def forward(self, scores, labels):
+        positive = labels > 0
+        count = positive.detach().sum().clamp(min=1)
+        return F.binary_cross_entropy_with_logits(scores, positive.float(), reduction="sum") / count
+
+
+def build():
+    return Loss(), (torch.randn(4, 16), torch.randint(0, 2, (4, 16)))
+""",
+        ),
+        Example(
+            "lengths-listed-in-every-round",
+            """\
+import torch
+from torch import nn
+
+
+class Split(nn.Module):
+    def forward(self, q, k, ends):
+        lengths = ends[1:] - ends[:-1]
+        parts = [torch.split(t, lengths.tolist()) for t in (q, k)]  #!
+        return torch.cat([a @ b.t() for a, b in zip(*parts)], dim=1)
+
+
+def build():
+    return Split(), (torch.randn(8, 4), torch.randn(8, 4), torch.tensor([0, 4, 8]))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Split(nn.Module):
+    def forward(self, q, k, ends):
+        lengths = ends[1:] - ends[:-1]
+        lengths_list = lengths.tolist()
+        parts = [torch.split(t, lengths_list) for t in (q, k)]
+        return torch.cat([a @ b.t() for a, b in zip(*parts)], dim=1)
+
+
+def build():
+    return Split(), (torch.randn(8, 4), torch.randn(8, 4), torch.tensor([0, 4, 8]))
+""",
+        ),
+        Example(
             "length-from-the-data",
             """\
 import torch
@@ -404,6 +479,7 @@ def build():
                 guarded.add(guard.node)
             elif not _is_element(context, sites, found):
                 yield _match(sites, found, cost)
+        yield from _repeated_lists(sites)
 
 
 def _is_element(context: Context, sites: Sites, node: ast.expr) -> bool:
@@ -436,6 +512,27 @@ def _read(sites: Sites, node: ast.AST, cost: ExpressionCost) -> ast.expr | None:
     negated = isinstance(parent, (ast.UnaryOp, ast.BoolOp))
     read = "aten::is_nonzero" in names and (tested or negated)
     return node if read and not _reads_elements(sites, node) else None
+
+
+def _repeated_lists(sites: Sites) -> Iterator[Match]:
+    """`lengths.tolist()` in a loop that changes nothing about it. On a CPU it runs no operator; what holds it did."""
+    for node in walk(sites.tree.module):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "tolist":
+            continue
+        loop = next(sites.tree.loops(node), None)
+        ran = next((cost for above in sites.tree.ancestors(node) if (cost := sites.cost(above)) is not None), None)
+        if loop is None or ran is None or ran.calls < 2 or not _is_tensor(sites, node.func.value):
+            continue
+        if _is_invariant(sites, node, loop):
+            own = sites.cost(node)
+            yield _match(sites, node, own or replace(ran, share=0.0, self_ms=0.0, total_ms=0.0, blocked_ms=0.0, ops=()))
+
+
+def _is_tensor(sites: Sites, node: ast.expr) -> bool:
+    """Whether a value is what an operator made."""
+    function = sites.tree.function(node)
+    made = definition(sites.tree, function, node.id) if function is not None and isinstance(node, ast.Name) else None
+    return bool(sites.outermost(node if made is None else made.value))
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -631,12 +728,31 @@ def _fix(sites: Sites, node: ast.expr) -> tuple[Fix | None, str]:
         return None, "what runs next depends on the value"
     if isinstance(func, ast.Name) and func.id != "float":
         return None, "a whole number may round, count or decide"
-    if not _only_arithmetic(sites, node, function):
+    bounded = _bounded(sites, node)
+    whole, bound = bounded or (node, "")
+    if not _only_arithmetic(sites, whole, function, _dtype_read(sites, node)):
         return None, "the number serves for more than arithmetic with tensors"
-    if has_comment(sites.source, *offsets(sites.source, node)):
+    if has_comment(sites.source, *offsets(sites.source, whole)):
         return None, "a comment stands inside it"
-    edits = checked(sites.source, [replace_node(sites.source, node, _detached(sites, value))])
+    edits = checked(sites.source, [replace_node(sites.source, whole, f"{_detached(sites, value)}{bound}")])
     return (Fix("Keep the value on the device", "safe", edits), "") if edits else (None, "the text does not allow it")
+
+
+def _bounded(sites: Sites, node: ast.expr) -> tuple[ast.Call, str] | None:
+    """`max(x.item(), 1)` and what bounds a tensor like that."""
+    call = sites.tree.parent(node)
+    name = dotted(call.func) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or name not in _BOUNDS or len(call.args) != 2 or call.keywords:
+        return None
+    other = next(arg for arg in call.args if arg is not node)
+    number = isinstance(other, ast.Constant) and type(other.value) in (int, float)
+    return (call, f".clamp({_BOUNDS[name]}={sites.tree.text(other)})") if number else None
+
+
+def _dtype_read(sites: Sites, node: ast.expr) -> str:
+    """The dtype of the tensor that a number is read from, empty if the run does not tell."""
+    op = sites.op(node, "aten::item")
+    return op.dtypes[0] if op is not None and op.dtypes else ""
 
 
 def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
@@ -645,15 +761,16 @@ def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
     function = tree.function(node)
     chosen: ast.stmt | None = None
     for loop in tree.loops(node):
-        if not isinstance(loop, (ast.For, ast.While)) or not _is_invariant(sites, node, loop):
+        if not _is_invariant(sites, node, loop):
             break
-        chosen = loop
+        chosen = tree.statement(loop)
     if chosen is None or function is None or not stands_alone(tree, chosen) or "\n" in tree.text(node):
         return None
-    block = tree.block(chosen)
-    if isinstance(tree.parent(chosen), ast.If) and chosen not in block:
+    if isinstance(tree.parent(chosen), ast.If) and chosen not in tree.block(chosen):
         return None
-    name = sites.fresh_name(function, node, "value")
+    if not isinstance(chosen, (ast.For, ast.While, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)):
+        return None
+    name = sites.fresh_name(function, node, _name_of_read(node))
     edits = checked(
         sites.source,
         [insert_before(tree, chosen, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],
@@ -661,7 +778,14 @@ def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
     return Fix("Read the value once before the loop", "safe", edits) if edits else None
 
 
-def _is_invariant(sites: Sites, node: ast.Call, loop: ast.For | ast.While) -> bool:
+def _name_of_read(node: ast.Call) -> str:
+    """`lengths_list` for `lengths.tolist()`, `value` for a single number."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "tolist":
+        return "value"
+    return f"{node.func.value.id}_list" if isinstance(node.func.value, ast.Name) else "values"
+
+
+def _is_invariant(sites: Sites, node: ast.Call, loop: Looping) -> bool:
     value = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if len(node.args) == 1 else None
     if value is None or not is_repeatable(value) or names_read(node) & names_bound(loop):
         return False
@@ -696,8 +820,8 @@ def _plain_chain(value: ast.expr) -> bool:
     return all(isinstance(a, ast.Constant) for call in calls for a in (*call.args, *(k.value for k in call.keywords)))
 
 
-def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, depth: int = 0) -> bool:
-    """Whether a number meets a tensor with dimensions in the end, and nothing but arithmetic on the way there."""
+def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, dtype: str, depth: int = 0) -> bool:
+    """Whether a number of a `dtype` meets a tensor that keeps its own beside it, and only arithmetic on the way."""
     tree = sites.tree
     parent = tree.parent(node)
     if depth > 6:
@@ -707,10 +831,11 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, depth: in
         if shapes is not None and any(shapes):
             # A tensor of no dimensions follows the dtype of the other one as a number does.
             return not isinstance(parent.op, (ast.Pow, ast.Mod, ast.FloorDiv, ast.MatMult))
-        plain = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div))
-        return plain and _only_arithmetic(sites, parent, function, depth + 1)
+        if shapes is not None:
+            return isinstance(parent.op, _PLAIN) and node is parent.right and _keeps_dtype(sites, parent, dtype)
+        return isinstance(parent.op, _PLAIN) and _only_arithmetic(sites, parent, function, dtype, depth + 1)
     if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
-        return _only_arithmetic(sites, parent, function, depth + 1)
+        return _only_arithmetic(sites, parent, function, dtype, depth + 1)
     if isinstance(parent, ast.AugAssign) and parent.value is node:
         cost = sites.cost(parent)
         return cost is not None and any(op.outermost and any(op.shapes[:1]) for op in cost.ops)
@@ -720,11 +845,20 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, depth: in
         op = sites.op(parent, f"aten::{parent.func.attr}")
         return same and parent.func.attr in ELEMENTWISE and op is not None and any(op.shapes[:1])
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        return _name_only_arithmetic(sites, parent, parent.targets[0].id, function, depth)
+        return _name_only_arithmetic(sites, parent, parent.targets[0].id, function, dtype, depth)
     return False
 
 
-def _name_only_arithmetic(sites: Sites, statement: ast.Assign, name: str, function: Function, depth: int) -> bool:
+def _keeps_dtype(sites: Sites, node: ast.BinOp, dtype: str) -> bool:
+    """Whether a tensor without dimensions on the left has a floating dtype that one of `dtype` does not widen."""
+    cost = sites.cost(node)
+    left = next((op.dtypes[0] for op in cost.ops if op.outermost and op.dtypes), "") if cost is not None else ""
+    return "float" in left and bool(dtype) and (dtype == left or "float" not in dtype)
+
+
+def _name_only_arithmetic(
+    sites: Sites, statement: ast.Assign, name: str, function: Function, dtype: str, depth: int
+) -> bool:
     if definition(sites.tree, function, name) is not statement:
         return False
     reads = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
@@ -734,5 +868,5 @@ def _name_only_arithmetic(sites: Sites, statement: ast.Assign, name: str, functi
         bool(reads)
         and not nested
         and not changed
-        and all(_only_arithmetic(sites, read, function, depth + 1) for read in reads)
+        and all(_only_arithmetic(sites, read, function, dtype, depth + 1) for read in reads)
     )

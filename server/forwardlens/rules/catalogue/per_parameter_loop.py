@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import by_loop
+from forwardlens.rules.callers import by_loop, only_call
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.repeated import body, head, in_rounds, place
@@ -18,6 +18,8 @@ from forwardlens.source.rewrite import checked, has_comment, offsets, replace_st
 from forwardlens.source.tree import Function, Looping, dotted, walk
 
 _LISTING = frozenset({"parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "param_groups"})
+# Through so many helpers is followed what runs behind a loop.
+_DEPTH = 4
 _STORING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 
 
@@ -31,13 +33,15 @@ class PerParameterLoop(Rule):
     `zero_grad` use them.
 
     ## When to ignore it
-    When the tensors are few or large. On a CPU the list functions save the Python and dispatch cost only.
+    When the tensors are few or large, unless they are zeroed. On a CPU the list functions save the Python and dispatch
+    cost only.
 
     ## Fix safety
     Zeroing is replaced by `zero_grad()`, which drops the gradients, as safe if a backward follows in the same
-    function and nothing else in the file reads `.grad` before it. A parameter without a gradient then keeps None, so
-    that an optimiser skips it where it would have seen zeros. Everything else is only explained, because lists must
-    agree in dtype and device, and integer buffers need a copy where others take an average.
+    function, or behind its only call, and nothing else in the file reads `.grad` before it. A parameter without a
+    gradient then keeps None, so that an optimiser skips it where it would have seen zeros. Everything else is only
+    explained, because lists must agree in dtype and device, and integer buffers need a copy where others take an
+    average.
     """
 
     name: ClassVar[str] = "per-parameter-loop"
@@ -91,6 +95,62 @@ class Trainer(nn.Module):
 
 def build():
     return Trainer(), (torch.randn(2, 4),)
+""",
+        ),
+        Example(
+            "zeroing-in-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*[nn.Linear(256, 256) for _ in range(3)])
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def clear(self):
+        for p in self.net.parameters():
+            if p.grad is not None:
+                p.grad.detach_()
+                p.grad.zero_()  #!
+
+    def forward(self, x):
+        self.clear()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def build():
+    return Step(), (torch.randn(2, 256),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Step(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(*[nn.Linear(256, 256) for _ in range(3)])
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def clear(self):
+        self.net.zero_grad()
+
+    def forward(self, x):
+        self.clear()
+        loss = self.net(x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def build():
+    return Step(), (torch.randn(2, 256),)
 """,
         ),
         Example(
@@ -264,10 +324,12 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
-        nodes = [n for n, c in sites.items() if in_rounds(c) and _touches(c) and is_small(c)]
+        nodes = {n: c for n, c in sites.items() if in_rounds(c) and _touches(c)}
         for loop, work in by_loop(sites, nodes).items():
             assert isinstance(loop, Looping)
-            if _over_parameters(sites, loop):
+            # Zeros that are not written save more the more there are; anything else has to be done, only in one go.
+            work = work if _zeroing(loop) else [n for n in work if is_small(nodes[n])]
+            if work and _over_parameters(sites, loop):
                 yield _match(sites, loop, work)
 
 
@@ -317,8 +379,11 @@ def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
     calls = sum(op.calls for n in work if (c := sites.cost(n)) is not None for op in outermost(c))
     share = sites.share(loop)
     message = (
-        f"This loop goes through {tensors} tensors one by one and runs {calls} small operators, {percent(share)} of "
-        "the forward: each of them costs its dispatch"
+        f"This loop sets {tensors} gradients to zero one by one, {percent(share)} of the forward: it costs nothing to "
+        "drop them"
+        if zeroing
+        else f"This loop goes through {tensors} tensors one by one and runs {calls} small operators, {percent(share)} "
+        "of the forward: each of them costs its dispatch"
     )
     fix: Fix | None = None
     try:
@@ -408,8 +473,7 @@ def _detaches(statement: ast.stmt) -> bool:
 def _dropped(sites: Sites, loop: ast.For, zeroing: list[ast.stmt]) -> tuple[Edit, ...]:
     """Set the gradients to None. Raises `RefusedError`."""
     tree = sites.tree
-    function = tree.function(loop)
-    if function is None or not _backward_follows(function, loop) or _reads_elsewhere(sites, function, loop):
+    if not _backward_follows(sites, loop):
         raise RefusedError(
             "call `zero_grad()`. No automatic fix: the zeros may be read before a backward replaces them"
         )
@@ -449,23 +513,29 @@ def _tests_only_gradient(loop: ast.For) -> bool:
     return (dotted(test) or "").endswith(".grad")
 
 
-def _backward_follows(function: Function, loop: ast.For) -> bool:
-    end = loop.end_lineno or loop.lineno
-    return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward" and n.lineno > end
-        for n in walk(function)
-    )
+def _backward_follows(sites: Sites, loop: ast.For) -> bool:
+    """Whether a backward follows in the loop's function, or behind its only call, with no read before it."""
+    node: ast.AST | None = loop
+    for _ in range(_DEPTH):
+        function = sites.tree.function(node) if node is not None else None
+        if node is None or function is None:
+            return False
+        end = getattr(node, "end_lineno", None) or 0
+        lines = [n.lineno for n in walk(function) if _is_backward(n) and n.lineno > end]
+        if lines:
+            return not _reads_elsewhere(sites, function, loop, max(lines))
+        node = only_call(sites, function)
+    return False
 
 
-def _reads_elsewhere(sites: Sites, function: Function, loop: ast.For) -> bool:
-    """Whether a gradient may be read before the backward: anywhere but in the loop and behind the backward."""
+def _is_backward(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+
+
+def _reads_elsewhere(sites: Sites, function: Function, loop: ast.For, backward: int) -> bool:
+    """Whether a gradient may be read before the backward: anywhere but in the loop and behind that line."""
     own = {id(n) for n in walk(loop)}
-    backward = [
-        n.lineno
-        for n in walk(function)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "backward"
-    ]
-    behind = {id(n) for n in walk(function) if getattr(n, "lineno", 0) > max(backward, default=0)}
+    behind = {id(n) for n in walk(function) if getattr(n, "lineno", 0) > backward}
     return any(
         isinstance(n, ast.Attribute) and n.attr == "grad" and id(n) not in own and id(n) not in behind
         for n in walk(sites.tree.module)

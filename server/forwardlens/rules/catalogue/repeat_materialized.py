@@ -223,6 +223,45 @@ def build():
 """,
         ),
         Example(
+            "two-results-of-a-helper",
+            """\
+import torch
+from torch import nn
+
+
+class Prompts(nn.Module):
+    def spread(self, image, places, n):
+        image = torch.repeat_interleave(image, n, dim=0)  #!
+        return image, places.repeat(n, 1, 1)  #!
+
+    def forward(self, image, places, tokens):
+        image, places = self.spread(image[None], places[None], tokens.size(0))
+        return (image + tokens[:, None]) * places
+
+
+def build():
+    return Prompts(), (torch.randn(64, 32), torch.randn(64, 32), torch.randn(16, 32))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Prompts(nn.Module):
+    def spread(self, image, places, n):
+        image = image.expand(n, -1, -1)
+        return image, places.expand(n, -1, -1)
+
+    def forward(self, image, places, tokens):
+        image, places = self.spread(image[None], places[None], tokens.size(0))
+        return (image + tokens[:, None]) * places
+
+
+def build():
+    return Prompts(), (torch.randn(64, 32), torch.randn(64, 32), torch.randn(16, 32))
+""",
+        ),
+        Example(
             "returned-as-it-is",
             """\
 import torch
