@@ -1,21 +1,33 @@
-"""Which loop runs a function again and again: the one around its only call.
+"""Which loop runs a function again and again: that around its only call, or around the one that nearly always ran it.
 
-A helper that is called from several places is no loop, however often it ran.
+A helper that is called from several places alike is no loop, however often it ran.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from forwardlens.rules.constants import attribute_value
 from forwardlens.rules.contract import Context
-from forwardlens.rules.evidence import Sites, ran_functions
+from forwardlens.rules.evidence import Sites, ran_functions, sites_of
 from forwardlens.rules.repeated import body
 from forwardlens.source.dataflow import bindings
 from forwardlens.source.tree import Function, Looping, Tree, dotted, tree_of, walk
+
+# A call in a loop stands for a function that it ran so many times as often as all its other calls together.
+_NEARLY_ALWAYS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _Ran:
+    """What of a file ran in the forward: its functions, and how often each call in them."""
+
+    functions: frozenset[Function]
+    calls: Mapping[ast.Call, int]
 
 
 def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
@@ -23,19 +35,22 @@ def loop_around(sites: Sites, node: ast.AST) -> tuple[Looping, ast.AST] | None:
     return _repeated(sites.tree, _ran_here(sites), node)
 
 
-def _ran_here(sites: Sites) -> frozenset[Function]:
-    """The functions of this file that ran in the forward. Calls in others do not count: they repeat nothing."""
+def _ran_here(sites: Sites) -> _Ran:
+    """What of this file ran in the forward. Calls in other functions do not count: they repeat nothing."""
     return sites.context.once(_own)
 
 
-def _own(context: Context) -> frozenset[Function]:
-    tree = tree_of(context.source)
+def _own(context: Context) -> _Ran:
+    tree, sites = tree_of(context.source), sites_of(context)
     own = {*tree.functions()} if tree is not None else set[Function]()
-    return frozenset(f for f in ran_functions(context) if f in own)
+    calls = (
+        {node: cost.calls for node, cost in sites.items() if isinstance(node, ast.Call)} if sites is not None else {}
+    )
+    return _Ran(frozenset(f for f in ran_functions(context) if f in own), calls)
 
 
 @lru_cache(maxsize=4096)
-def _repeated(tree: Tree, ran: frozenset[Function], node: ast.AST) -> tuple[Looping, ast.AST] | None:
+def _repeated(tree: Tree, ran: _Ran, node: ast.AST) -> tuple[Looping, ast.AST] | None:
     seen = set[ast.AST]()
     while True:
         loop = next(tree.loops(node), None)
@@ -45,7 +60,7 @@ def _repeated(tree: Tree, ran: frozenset[Function], node: ast.AST) -> tuple[Loop
         if function is None or function in seen:
             return None
         seen.add(function)
-        call = _only_call(tree, ran, function)
+        call = _main_call(tree, ran, function)
         if call is None:
             return None
         node = call
@@ -73,7 +88,7 @@ def in_loop(sites: Sites, loop: Looping, node: ast.AST) -> ast.AST:
     """`node`, or the call in the loop that runs it."""
     while loop not in sites.tree.loops(node):
         function = sites.tree.function(node)
-        call = only_call(sites, function) if function is not None else None
+        call = _main_call(sites.tree, _ran_here(sites), function) if function is not None else None
         if call is None:
             return node
         node = call
@@ -81,11 +96,11 @@ def in_loop(sites: Sites, loop: Looping, node: ast.AST) -> ast.AST:
 
 
 def parts_of(sites: Sites, loop: Looping) -> list[ast.AST]:
-    """What a loop runs in every round, with the bodies of the functions that only it calls."""
+    """What a loop runs in every round, with the bodies of the functions that it repeats."""
     parts, seen = [*body(loop)], set[ast.AST]()
     for part in parts:
         for call in (n for n in walk(part) if isinstance(n, ast.Call)):
-            function = function_of(sites, call)
+            function = repeated_function(sites, call)
             if function is not None and function not in seen:
                 seen.add(function)
                 parts += function.body
@@ -98,26 +113,53 @@ def only_call(sites: Sites, function: Function) -> ast.Call | None:
 
 
 @lru_cache(maxsize=1024)
-def _only_call(tree: Tree, ran: frozenset[Function], function: Function) -> ast.Call | None:
+def _only_call(tree: Tree, ran: _Ran, function: Function) -> ast.Call | None:
     """The only call of a function in the functions that `ran`, or of the only module that has it as its `forward`."""
+    if _is_forward(tree, function):
+        return _only_call_of_module(tree, ran, function)
+    calls = _calls(tree, ran, function)
+    return calls[0] if len(calls) == 1 else None
+
+
+@lru_cache(maxsize=1024)
+def _main_call(tree: Tree, ran: _Ran, function: Function) -> ast.Call | None:
+    """The only call of a function, or the one in a loop that ran it nearly always."""
+    calls: Sequence[ast.Call] = () if _is_forward(tree, function) else _calls(tree, ran, function)
+    if len(calls) < 2:
+        return _only_call(tree, ran, function)
+    most = max(calls, key=lambda call: ran.calls.get(call, 0))
+    others = sum(ran.calls.get(call, 0) for call in calls if call is not most)
+    often = ran.calls.get(most, 0) >= _NEARLY_ALWAYS * max(1, others)
+    return most if often and next(tree.loops(most), None) is not None else None
+
+
+def _is_forward(tree: Tree, function: Function) -> bool:
+    return tree.owner(function) is not None and function.name in {"forward", "__call__"}
+
+
+def _may_run(tree: Tree, ran: _Ran, node: ast.AST) -> bool:
+    around = tree.function(node)
+    return around is None or around in ran.functions
+
+
+def _calls(tree: Tree, ran: _Ran, function: Function) -> Sequence[ast.Call]:
+    """The calls of a function in the functions that `ran`; none if it is used in any other way."""
     owner = tree.owner(function)
-    if owner is not None and function.name in {"forward", "__call__"}:
-        return _only_call_of_module(tree, ran, owner)
     found = [
         n
         for n in _named(tree).get((function.name, owner is not None), ())
         if (owner is None or _may_be_of(tree, n, owner)) and _may_run(tree, ran, n)
     ]
-    call = tree.parent(found[0]) if len(found) == 1 else None
-    if not isinstance(call, ast.Call) or call.func is not found[0]:
-        return None
     objects = {"self", owner.name} if owner is not None and is_static(function) else {"self"}
-    return call if owner is None or _is_own_method(tree, call, owner, objects) else None
-
-
-def _may_run(tree: Tree, ran: frozenset[Function], node: ast.AST) -> bool:
-    around = tree.function(node)
-    return around is None or around in ran
+    calls: list[ast.Call] = []
+    for node in found:
+        call = tree.parent(node)
+        if not isinstance(call, ast.Call) or call.func is not node:
+            return ()
+        if owner is not None and not _is_own_method(tree, call, owner, objects):
+            return ()
+        calls.append(call)
+    return calls
 
 
 def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef, objects: set[str]) -> bool:
@@ -126,8 +168,10 @@ def _is_own_method(tree: Tree, call: ast.Call, owner: ast.ClassDef, objects: set
     return own and function is not None and tree.owner(function) is owner
 
 
-def _only_call_of_module(tree: Tree, ran: frozenset[Function], owner: ast.ClassDef) -> ast.Call | None:
-    """`self.part(x)` where `self.part = Part()` is the only object of the class `owner` that the file makes."""
+def _only_call_of_module(tree: Tree, ran: _Ran, function: Function) -> ast.Call | None:
+    """`self.part(x)` where `self.part = Part()` is the only object of the function's class that the file makes."""
+    owner = tree.owner(function)
+    assert owner is not None
     made = _named(tree).get((owner.name, False), [])
     parent = tree.parent(made[0]) if len(made) == 1 else None
     store = tree.parent(parent) if isinstance(parent, ast.Call) and parent.func is made[0] else None
@@ -147,6 +191,12 @@ def _only_call_of_module(tree: Tree, ran: frozenset[Function], owner: ast.ClassD
 
 def function_of(sites: Sites, call: ast.Call) -> Function | None:
     """The function of this file that a call runs, if that is the function's only call in what ran."""
+    function = repeated_function(sites, call)
+    return function if function is not None and only_call(sites, function) is call else None
+
+
+def repeated_function(sites: Sites, call: ast.Call) -> Function | None:
+    """The function of this file that a call runs, if nothing else in what ran calls it, or hardly ever."""
     function = _by_call(sites.tree, _ran_here(sites)).get(call)
     caller = sites.tree.function(call)
     shadowed = isinstance(call.func, ast.Name) and caller is not None and bindings(caller, call.func.id)
@@ -181,7 +231,7 @@ def own_property(sites: Sites, node: ast.Attribute) -> Function | None:
 
 def _ran(context: Context) -> dict[str, list[Function]]:
     found: dict[str, list[Function]] = {}
-    for function in context.once(_own):
+    for function in context.once(_own).functions:
         found.setdefault(function.name, []).append(function)
     return found
 
@@ -211,8 +261,8 @@ def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[st
 
 
 @lru_cache(maxsize=64)
-def _by_call(tree: Tree, ran: frozenset[Function]) -> dict[ast.Call, Function]:
-    calls = ((_only_call(tree, ran, function), function) for function in tree.functions())
+def _by_call(tree: Tree, ran: _Ran) -> dict[ast.Call, Function]:
+    calls = ((_main_call(tree, ran, function), function) for function in tree.functions())
     return {call: function for call, function in calls if call is not None}
 
 

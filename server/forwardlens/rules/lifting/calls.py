@@ -16,7 +16,7 @@ from forwardlens.rules.batched import (
     seen_in,
     spread,
 )
-from forwardlens.rules.callers import function_of
+from forwardlens.rules.callers import repeated_function
 from forwardlens.rules.lifting.broadcasting import elementwise
 from forwardlens.rules.lifting.counters import counter_as_tensor, is_position
 from forwardlens.rules.lifting.dimensions import along, attention, einsum, loss, matrix_product, product_and_sum
@@ -57,7 +57,7 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
         if rows is not None:
             return reduced_over_last(rows[0], "sum")
     if name is None or (not method and not library):
-        function = function_of(scope.sites, node)
+        function = repeated_function(scope.sites, node)
         return _module(scope, node) if function is None else helper(scope, node, function)
     made = _made_of_sizes(scope, name, node) if library and name in _MADE else None
     if made is not None:

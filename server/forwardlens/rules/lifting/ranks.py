@@ -6,7 +6,7 @@ import ast
 
 from forwardlens.model import OpCost
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import arguments_of, function_of
+from forwardlens.rules.callers import arguments_of, repeated_function
 from forwardlens.rules.heads import sliced
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES, PRODUCT_OPERATORS
@@ -108,7 +108,7 @@ def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
             if positions is not None and positions.shapes:
                 return len(positions.shapes[0])
     for call in (n for n in walk(where) if isinstance(n, ast.Call)):
-        function = function_of(scope.sites, call)
+        function = repeated_function(scope.sites, call)
         given = None if function is None else arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
         for parameter, value in (given or {}).items():
             rank = _rank_in(scope, function, parameter) if function is not None and dotted(value) == name else None
