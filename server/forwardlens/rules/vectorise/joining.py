@@ -48,8 +48,13 @@ def join_of(sites: Sites, items: ast.AST) -> Join | None:
 def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> list[Join]:
     """How the list `name` is put together. Refuses if it is used for anything else."""
     found: list[Join] = []
+    renamed = _rebound(sites, loop, name)
+    own = {id(n) for n in (renamed.targets if renamed is not None else ())}
     for node in walk(loop.function):
-        if not isinstance(node, ast.Name) or node.id != name or any(node is a for a in allowed):
+        if not isinstance(node, ast.Name) or node.id != name or any(node is a for a in allowed) or id(node) in own:
+            continue
+        if renamed is not None and node.lineno > (renamed.end_lineno or renamed.lineno):
+            # From here on the name is that of the tensor.
             continue
         join = join_of(sites, node)
         if join is None or node.lineno < (loop.node.end_lineno or 0):
@@ -58,6 +63,16 @@ def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) ->
     if len({(j.stack, j.dim) for j in found}) > 1:
         raise RefusedError(f"`{name}` is stacked in several ways")
     return found
+
+
+def _rebound(sites: Sites, loop: Loop, name: str) -> ast.Assign | None:
+    """`rows = torch.stack(rows)` behind the loop: the tensor takes the list's name."""
+    block = sites.tree.block(loop.node) if isinstance(loop.node, ast.stmt) else []
+    for statement in block[block.index(loop.node) + 1 :] if isinstance(loop.node, ast.stmt) else ():
+        if isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]:
+            given = statement.value.args[:1] if isinstance(statement.value, ast.Call) else []
+            return statement if [dotted(a) for a in given] == [name] else None
+    return None
 
 
 def joined(value: Batched, join: Join, loops: Sequence[Loop]) -> Batched:
@@ -114,8 +129,17 @@ def appended_edits(
     simple = bool(following) and isinstance(following[0], (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign))
     if simple and later and len(joins) == 1 and tree.statement(joins[0].call) is following[0]:
         return [*edits, replace_join(sites, joins[0], whole)], None
-    edits += [replace_node(sites.source, join.call, name) for join in joins]
+    edits += [_made_before(sites, join, name) for join in joins]
     return edits, f"{name} = {whole.text}"
+
+
+def _made_before(sites: Sites, join: Join, name: str) -> Edit:
+    """The name of the tensor in place of what made it of the list."""
+    statement = sites.tree.parent(join.call)
+    again = isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]
+    if isinstance(statement, ast.Assign) and again and stands_alone(sites.tree, statement):
+        return without_statement(sites, statement)
+    return replace_node(sites.source, join.call, name)
 
 
 def _empty_lists(statement: ast.stmt) -> dict[str, ast.expr]:
