@@ -44,6 +44,18 @@ def forward(self, x):
     return total
 """
 
+FRAMES = "torch.randn(2, 24, 3, 8, 8)"
+NETWORKS = """
+self.conv = nn.Conv2d(3, 4, 3, padding=1)
+self.cnn = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4))
+self.rectified = nn.Sequential(nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1))
+self.normed = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+self.out = nn.Linear(96, 3)
+self.rows = nn.Parameter(torch.randn(2, 1))
+self.emb = nn.Embedding(50, 6)
+self.mix = nn.Linear(6, 5)
+self.query = nn.Parameter(torch.randn(5))
+"""
 CASES = [
     Case(
         "partly filled",
@@ -942,7 +954,7 @@ CASES = [
         """
         def look(self, row):
             bent = row.tanh()
-            return bent + bent.sum(1, keepdim=True)
+            return bent + bent.sum(0, keepdim=True)
 
         def forward(self, x):
             return torch.stack([-self.look(x[:, t]) for t in range(x.size(1))], 1)
@@ -1441,6 +1453,197 @@ CASES = [
                 merged.append((score * temp + bias).softmax(dim=-1).matmul(vh))
             return torch.cat(merged, dim=-1)
         """,
+    ),
+    Case(
+        "frames through a network",
+        FIXED,
+        FRAMES,
+        """
+        def forward(self, x):
+            return torch.stack([self.cnn(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "frames through a network, time first",
+        FIXED,
+        FRAMES,
+        """
+        def forward(self, x):
+            seen = []
+            for frame in x.transpose(0, 1):
+                seen.append(self.cnn(frame) * 2)
+            seen = torch.stack(seen)
+            return seen.sum(0)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "views joined by their features",
+        FIXED,
+        FRAMES,
+        """
+        def forward(self, x):
+            return self.out(torch.cat([self.cnn(x[:, i]) for i in range(24)], dim=1))
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "patches of two loops",
+        FIXED,
+        "torch.randn(2, 5, 4, 3, 8, 8)",
+        """
+        def forward(self, x):
+            rows = []
+            for i in range(x.size(1)):
+                for j in range(x.size(2)):
+                    rows.append(self.cnn(x[:, i, j]))
+            return torch.stack(rows, dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "attention over the words of each item",
+        FIXED,
+        "torch.randint(0, 50, (3, 24, 7))",
+        """
+        def pool(self, ids):
+            words = self.emb(ids)
+            b, n, d = words.shape
+            weights = F.softmax(torch.tanh(self.mix(words)) @ self.query, dim=1)
+            return torch.bmm(weights.unsqueeze(1), words).squeeze(1).view(b, d)
+
+        def forward(self, x):
+            return torch.stack([self.pool(item) for item in x.unbind(dim=1)], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that joins and cuts",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            small = F.max_pool2d(self.conv(frame), 2)
+            both = torch.cat([small, -small], dim=1)
+            both = both.permute(0, 2, 3, 1)[:, 1:, :, 0]
+            return both.reshape(both.size(0), -1)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "frames without a batch",
+        LEFT,
+        "torch.randn(24, 3, 8, 8)",
+        """
+        def forward(self, x):
+            return torch.stack([self.conv(frame) for frame in x])
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "frames normalised over the batch",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            seen = self.cnn(frame)
+            return seen - seen.mean(dim=0)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "samples that compare each other",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            seen = self.cnn(frame)
+            return torch.softmax(seen @ seen.t(), dim=1)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "divided by the number of samples",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(frame) / frame.size(0)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a row for each sample",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(frame) * self.rows
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "the first sample of each frame",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(frame)[:1]
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "samples in the other order",
+        LEFT,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(frame).flip(0)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a network that changes its input",
+        LEFT,
+        FRAMES,
+        """
+        def forward(self, x):
+            x = x.clone()
+            return torch.stack([self.rectified(x[:, t]) for t in range(x.size(1))], dim=1).sum() + x.sum()
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a network with statistics of the batch",
+        LEFT,
+        FRAMES,
+        """
+        def forward(self, x):
+            return torch.stack([self.normed(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
     ),
 ]
 

@@ -97,7 +97,7 @@ class _Costs:
         if span is None:
             return None
         seen = self._places[place]
-        ops = tuple(self._op(name, op, share) for name, op in seen.ops.items())
+        ops = tuple(self._op(n, op, share, position) for position, (n, op) in enumerate(seen.ops.items()))
         self_ms = share.total / _MS
         return ExpressionCost(
             span,
@@ -137,7 +137,7 @@ class _Costs:
     def _is_on(self, place: int, function: int, line: int) -> bool:
         return place != OUTSIDE and tuple(self._recording["places"][place][:2]) == (function, line)
 
-    def _op(self, name: int, op: OpTimes, share: Share) -> OpCost:
+    def _op(self, name: int, op: OpTimes, share: Share, position: int) -> OpCost:
         label, dtypes = self._recording["names"][name], self._recording.get("dtypes")
         seen = tuple(dict.fromkeys(self._shapes[signature] for signature in op.signatures))
         scale = share.backward_scale if label.endswith(BACKWARD) else share.forward_scale
@@ -153,6 +153,7 @@ class _Costs:
             op.outermost,
             tuple(dtypes[op.commonest]) if dtypes else (),
             seen[:MOST_VARIANTS],
+            position,
         )
 
 

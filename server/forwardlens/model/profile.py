@@ -37,7 +37,8 @@ class OpCost:
     host milliseconds. `shapes` holds the input shapes of the commonest call and `dtypes` what they are made of, as
     torch names it (`float32`), empty for an argument that is no tensor; `shape_variants` is how many different shapes
     were seen, and `variants` are the first of these in the order in which they came. `outermost` is false for an
-    operator that ran inside another at the same place.
+    operator that ran inside another at the same place. `position` counts the operators of the expression in the order
+    in which they first ran.
     """
 
     name: str
@@ -51,6 +52,7 @@ class OpCost:
     outermost: bool
     dtypes: tuple[str, ...] = ()
     variants: tuple[tuple[Shape, ...], ...] = ()
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,15 +209,26 @@ def is_static(function: Function) -> bool:
 
 
 def own_function(sites: Sites, call: ast.Call) -> Function | None:
-    """The function of this file that a call runs: of those that ran, the only one of its name."""
+    """The function of this file that a call runs: of those that ran, the only one of its name, or of its own class."""
     place, caller = dotted(call.func), sites.tree.function(call)
     if place is None or caller is None:
         return None
-    method = place.startswith("self.") and sites.tree.owner(caller) is not None
+    owner = sites.tree.owner(caller)
+    method = place.startswith("self.") and owner is not None
     found = sites.context.once(_ran).get(place.removeprefix("self.") if method else place, [])
+    if method and owner is not None and len(found) > 1:
+        found = _of_class(sites.tree, found, owner)
     if len(found) != 1 or (sites.tree.owner(found[0]) is not None) != method:
         return None
     return found[0] if method or not bindings(caller, place) else None
+
+
+def _of_class(tree: Tree, methods: Sequence[Function], owner: ast.ClassDef) -> Sequence[Function]:
+    """The method of the class `owner` itself, unless another one may be that of an object of the class too."""
+    own = [m for m in methods if tree.owner(m) is owner]
+    others = (tree.owner(m) for m in methods if m not in own)
+    related = any(o is None or (o.bases and owner.name in {dotted(b) for b in o.bases}) for o in others)
+    return methods if related else own
 
 
 def own_property(sites: Sites, node: ast.Attribute) -> Function | None:

@@ -25,11 +25,12 @@ from forwardlens.rules.lifting.indexing import gather_along, selected
 from forwardlens.rules.lifting.inlining import helper
 from forwardlens.rules.lifting.joins import join, list_of_rounds
 from forwardlens.rules.lifting.operators import compared
+from forwardlens.rules.lifting.samples import FUNCTIONS_OF_SAMPLES
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.lifting.views import KNOWN_VIEWS, flat, flattens, view
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, LOSSES, POSITIONWISE_MODULES
 from forwardlens.rules.reducing import ALONG, REDUCING
-from forwardlens.source.tree import Function, argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer
 
 _BOOLEAN = frozenset(
     "gt ge lt le eq ne greater less logical_and logical_or logical_xor logical_not isnan isinf isfinite bool".split()
@@ -59,7 +60,7 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
             return reduced_over_last(rows[0], "sum")
     if name is None or (not method and not library):
         function = repeated_function(scope.sites, node)
-        return _module(scope, node) if function is None else _helper(scope, node, function)
+        return _module(scope, node) if function is None else helper(scope, node, function)
     made = _made_of_sizes(scope, name, node) if library and name in _MADE else None
     if made is not None:
         return made
@@ -77,7 +78,7 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
         return _like(scope, node, name)
     if name in {"tensor", "full", "as_tensor"} and library:
         return counter_as_tensor(scope, name, node)
-    if name in {"embedding", "linear"} and library:
+    if name in {"embedding"} | FUNCTIONS_OF_SAMPLES and library:
         return _module(scope, node)
     if name == "einsum" and library:
         return einsum(scope, node)
@@ -180,17 +181,6 @@ def _like(scope: Scope, node: ast.Call, name: str) -> Value:
     return replace(value, text=text, atom=True, fill=kept, boolean=False, view=False, cut=None)
 
 
-def _helper(scope: Scope, node: ast.Call, function: Function) -> Value:
-    try:
-        return helper(scope, node, function)
-    except RefusedError as refused:
-        varying = [a for a in (*node.args, *(k.value for k in node.keywords)) if scope.varies(a)]
-        value = scope.lift(varying[0]) if len(varying) == 1 and not isinstance(varying[0], ast.Starred) else None
-        if not isinstance(value, Batched):
-            raise
-        return _in_one_batch(scope, node, varying[0], value, refused)
-
-
 def _module(scope: Scope, node: ast.Call) -> Value:
     """`self.word(ids)`, `F.embedding(ids, w)`, `self.mix(row)`: known by the operators that the call ran."""
     if scope.varies(node.func):
@@ -207,15 +197,10 @@ def _module(scope: Scope, node: ast.Call) -> Value:
     try:
         return _positionwise(scope, node, value)
     except RefusedError as refused:
-        return _in_one_batch(scope, node, node.args[0], value, refused)
-
-
-def _in_one_batch(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched, refused: RefusedError) -> Value:
-    """The call with the samples of all rounds as one batch; what stands in its way is told as without that."""
-    try:
-        return folded(scope, node, argument, value)
-    except RefusedError:
-        raise refused from None
+        try:
+            return folded(scope, node, node.args[0], value)
+        except RefusedError:
+            raise refused from None
 
 
 def _positionwise(scope: Scope, node: ast.Call, value: Batched) -> Value:

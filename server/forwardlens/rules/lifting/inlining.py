@@ -9,6 +9,7 @@ from dataclasses import replace
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged
 from forwardlens.rules.callers import arguments_of, is_static
 from forwardlens.rules.lifting.counters import is_counted
+from forwardlens.rules.lifting.folding import folded
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
 from forwardlens.source.tree import Function, dotted, is_atom, walk
@@ -25,9 +26,26 @@ def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
     whole = _helper_on_all(scope, node, function, given, values)
     if whole is not None:
         return whole
+    batched = _in_one_batch(scope, node, given, values)
+    if batched is not None:
+        return batched
     if function.name in {"forward", "__call__"}:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
     return _helper_inside(scope, function, given, values)
+
+
+def _in_one_batch(
+    scope: Scope, node: ast.Call, given: Mapping[str, ast.expr], values: Mapping[str, Value]
+) -> Batched | None:
+    """The call with the samples of all rounds as one batch, if it keeps them apart."""
+    varying = [name for name, argument in given.items() if scope.varies(argument)]
+    value = values.get(varying[0]) if len(varying) == 1 else None
+    if not isinstance(value, Batched):
+        return None
+    try:
+        return folded(scope, node, given[varying[0]], value)
+    except RefusedError:
+        return None
 
 
 def _spelled_out(scope: Scope, node: ast.Call) -> ast.Call:

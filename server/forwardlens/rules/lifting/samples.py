@@ -17,7 +17,7 @@ from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.heads import shape_of, size_expression
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function
-from forwardlens.source.dataflow import names_read
+from forwardlens.source.dataflow import is_inplace, names_read
 from forwardlens.source.tree import Function, argument, dotted, integer, walk
 
 # How many functions a value is followed into.
@@ -27,13 +27,15 @@ _KEEPING = ELEMENTWISE_MODULES | frozenset(
     f"aten::{name}"
     for name in """linear layer_norm group_norm instance_norm conv1d conv2d conv3d conv_transpose1d conv_transpose2d
     max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-    adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d softmax log_softmax flatten upsample_nearest2d
-    upsample_bilinear2d pixel_shuffle relu_ relu6 hardtanh_ silu_ dropout embedding""".split()
+    adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d flatten upsample_nearest2d upsample_bilinear2d relu_
+    relu6 hardtanh_ silu_ embedding""".split()
 )
+# With fewer dimensions these take no batch: `conv2d` of three has channels in front.
+_LEAST_RANKS = {"1d": 3, "2d": 4, "3d": 5, "linear": 2, "group_norm": 2, "instance_norm": 3, "interpolate": 3}
 # Functions of torch that take the batch first and keep samples apart.
-_FUNCTIONS = frozenset(
+FUNCTIONS_OF_SAMPLES = frozenset(
     """linear layer_norm group_norm conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate pixel_shuffle""".split()
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate""".split()
 )
 _REDUCING = frozenset("sum mean amax amin prod logsumexp norm any all argmax argmin std var".split())
 _ALONG = frozenset("softmax log_softmax cumsum cumprod normalize flip".split())
@@ -233,7 +235,7 @@ class _Follower:
             raise RefusedError(f"`{self._text(node)}` may bring samples together")
         if name in ELEMENTWISE and (len(operands) == 1 or all(is_number(self.sites.tree, o) for o in operands[1:])):
             return rows
-        if name in _FUNCTIONS or name in {"relu_", "dropout"}:
+        if name in FUNCTIONS_OF_SAMPLES and _takes_batch(name, rows.rank, self._ops(node)):
             return rows
         dims = self._dims(node, operands)
         if name in {"unsqueeze", "squeeze"} and len(dims) == 1:
@@ -309,21 +311,33 @@ class _Follower:
 
     def _library_module(self, call: ast.Call, rank: int) -> int:
         """The rank that a module of a library gives, by the operators that it ran at its call."""
-        ops = [op for op in self._ops(call) if op.outermost]
+        ops = self._ops(call)
         text = self._text(call.func)
-        if not ops or not {op.name for op in ops} <= _KEEPING:
+        # An operator in place that comes first changes what the call is given.
+        if not ops or not {op.name for op in ops} <= _KEEPING or is_inplace(ops[0].name):
             raise RefusedError(f"`{text}` is not known to keep samples apart")
         samples = {_samples_of(op)[:1] for op in ops}
-        if len(_samples_of(ops[0])) != rank or len(samples) != 1 or not all(samples):
+        batched = all(_takes_batch(op.name, len(_samples_of(op)), [op]) for op in ops)
+        if len(_samples_of(ops[0])) != rank or len(samples) != 1 or not all(samples) or not batched:
             raise RefusedError(f"`{text}` is not known to keep samples apart")
         return _rank_after(ops[-1])
 
     def _ops(self, node: ast.AST) -> Sequence[OpCost]:
+        """The outermost operators of an expression, in the order in which they ran."""
         cost = self.sites.cost(node)
-        return [op for op in cost.ops if op.outermost] if cost is not None else []
+        ops = [op for op in cost.ops if op.outermost] if cost is not None else []
+        return sorted(ops, key=lambda op: op.position)
 
     def _text(self, node: ast.AST) -> str:
         return self.sites.tree.text(node) if isinstance(node, (ast.expr, ast.stmt)) and hasattr(node, "lineno") else ""
+
+
+def _takes_batch(name: str, rank: int, ops: Sequence[OpCost]) -> bool:
+    """Whether an operator has the samples in front and something of each behind that it works on."""
+    if name.endswith("layer_norm"):
+        # What it normalises is as long as its weight, which it may lack.
+        return all(len(op.shapes) > 2 and 0 < len(op.shapes[2]) < rank for op in ops) and bool(ops)
+    return rank >= next((least for part, least in _LEAST_RANKS.items() if name.endswith(part)), 1)
 
 
 def _samples_of(op: OpCost) -> tuple[int, ...]:

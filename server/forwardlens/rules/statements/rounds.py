@@ -171,7 +171,7 @@ class Rounds(Work):
         value = self.lifter.lift(entry)
         if isinstance(value, Fixed):
             raise RefusedError("every round appends the same value")
-        self.appended.append(Appended(receiver.id, value, receiver, node))
+        self.appended.append(Appended(receiver.id, value, receiver, node, self.lifter.loops))
 
     def _inner(self, node: ast.For | ast.While) -> None:
         loop = loop_of(self.sites, node)
@@ -192,13 +192,13 @@ class Rounds(Work):
         self.rebound |= inner.rebound
         self.bound |= inner.bound
         for appended in inner.appended:
-            if appended.name in self.started:
-                if appended.name in self.lifter.lists:
-                    raise RefusedError(f"`{appended.name}` is filled in several places")
-                value = appended.value
-                self.lifter.lists[appended.name] = flipped(value) if loop.backwards else value
-            else:
-                raise RefusedError(f"`{appended.name}` grows in a loop inside the loop")
+            if appended.name not in self.started:
+                self.appended.append(appended)
+                continue
+            if appended.name in self.lifter.lists or len(appended.loops) > self.lifter.depth + 1:
+                raise RefusedError(f"`{appended.name}` is filled in several places")
+            value = appended.value
+            self.lifter.lists[appended.name] = flipped(value) if loop.backwards else value
 
 
 def _up_to(ancestors: Iterable[ast.AST], last: ast.AST) -> Iterator[ast.AST]:

@@ -20,12 +20,13 @@ INPLACE = frozenset("masked_fill_ zero_ fill_ copy_ add_ sub_ mul_ div_ clamp_ r
 
 @dataclass(frozen=True)
 class Appended:
-    """A list outside the loop that every round adds `value` to."""
+    """A list outside the loops that every round of theirs, the outermost first, adds `value` to."""
 
     name: str
     value: Batched
     receiver: ast.Name
     statement: ast.stmt
+    loops: tuple[Loop, ...]
 
 
 @dataclass(frozen=True)

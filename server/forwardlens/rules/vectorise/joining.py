@@ -123,7 +123,7 @@ def appended_edits(
     joins = joins_of(sites, loop, name, allowed=[appended.receiver, _empty_lists(start)[name]])
     if not joins:
         raise RefusedError(f"`{name}` is not stacked")
-    whole = in_order(sites, joins[0], owned(joined(appended.value, joins[0], (loop,))))
+    whole = in_order(sites, joins[0], owned(joined(appended.value, joins[0], appended.loops)))
     edits = [without_statement(sites, start)]
     following = block[block.index(node) + 1 :]
     simple = bool(following) and isinstance(following[0], (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign))
