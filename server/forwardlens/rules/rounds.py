@@ -61,11 +61,16 @@ def is_ragged(sites: Sites, loop: Looping, node: ast.AST, cost: ExpressionCost) 
     )
 
 
-def depends_on_order(costs: Iterable[ExpressionCost]) -> str | None:
-    """The operator that draws random numbers or updates statistics; None if there is none."""
+def depends_on_order(costs: Iterable[ExpressionCost], *, training: bool = True) -> str | None:
+    """The operator that draws random numbers or updates statistics; None if there is none.
+
+    Outside of `training` dropout hands on what it is given, and batch normalisation only reads its statistics.
+    """
     for cost in costs:
         for op in cost.ops:
             name = op.name.removeprefix("aten::")
+            if not training and (name == "dropout" or any(part in name for part in _STATISTICS)):
+                continue
             if any(part in name for part in (*_RANDOM, *_STATISTICS)):
                 return name
     return None

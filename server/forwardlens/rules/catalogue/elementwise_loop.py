@@ -59,7 +59,8 @@ class ElementwiseLoop(Rule):
 
     ## When to ignore it
     When the rounds have large tensors: those are not reported, nor are rounds that carry a state, have ragged shapes,
-    draw random numbers or update statistics. A loop with side effects besides tensor work may have to stay.
+    draw random numbers or update statistics, as dropout and batch normalisation do in training. A loop with side
+    effects besides tensor work may have to stay.
 
     ## Fix safety
     The fix is offered as safe if every expression of a round has a direct form for all rounds and the run showed the
@@ -69,6 +70,10 @@ class ElementwiseLoop(Rule):
     All pairs at once take more memory than one after the other: beyond 64 million elements there is no fix. Loops over
     layers with weights of their own are reported without one: they need joint weights
     (`torch.func.stack_module_state` and `torch.vmap`).
+
+    A module or a function that is called for each frame, view or patch takes all of them as one batch if it treats the
+    samples of a batch one by one: its own code is followed, a library's module is known by the operators that it ran.
+    With batch normalisation or dropout that holds outside of training only, and the fix is unsafe.
     """
 
     name: ClassVar[str] = "elementwise-loop"
@@ -145,6 +150,73 @@ class Gap(nn.Module):
 
 def build():
     return Gap(), (torch.randn(40, 8), torch.randn(30, 8))
+""",
+        ),
+        Example(
+            "frames-through-a-network",
+            """\
+import torch
+from torch import nn
+
+
+class Video(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def forward(self, frames):
+        features = []
+        for t in range(frames.size(1)):
+            features.append(self.network(frames[:, t]))  #!
+        features = torch.stack(features, dim=1)
+        return features.mean(dim=1)
+
+
+def build():
+    return Video().eval(), (torch.randn(2, 24, 3, 8, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Video(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+    def forward(self, frames):
+        features = self.network(frames.flatten(0, 1)).unflatten(0, frames.shape[:2])
+        return features.mean(dim=1)
+
+
+def build():
+    return Video().eval(), (torch.randn(2, 24, 3, 8, 8),)
+""",
+        ),
+        Example(
+            "frames-through-a-network-with-statistics",
+            """\
+import torch
+from torch import nn
+
+
+class Video(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        self.network = nn.Sequential(*layers)
+
+    def forward(self, frames):
+        features = []
+        for t in range(frames.size(1)):
+            features.append(self.network(frames[:, t]))  #!
+        features = torch.stack(features, dim=1)
+        return features.mean(dim=1)
+
+
+def build():
+    return Video().eval(), (torch.randn(2, 24, 3, 8, 8),)
 """,
         ),
         Example(
@@ -458,7 +530,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     if not classes and any(is_ragged(sites, loop, n, c) for n, c in work.items()):
         return None
     if (
-        depends_on_order(costs.values())
+        depends_on_order(costs.values(), training=sites.context.profile.grad.training)
         or (only_elements(sites, loop) and not together)
         or not independent(sites, loop, nodes)
     ):
@@ -474,7 +546,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
     try:
         if together and elements_of_all(work.values()) > _MOST_ELEMENTS:
             raise RefusedError("all pairs at once would take too much memory")
-        fix = Fix("Do all rounds at once", "safe", vectorised(sites, loop))
+        fix = _all_at_once(sites, loop, changes_in_training=depends_on_order(costs.values()) is not None)
     except RefusedError as refused:
         message = f"{message}; {_advice(work, loop, together, bool(classes))}. No automatic fix: {refused}"
     return Match(
@@ -485,6 +557,14 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix else (),
     )
+
+
+def _all_at_once(sites: Sites, loop: Looping, *, changes_in_training: bool) -> Fix:
+    """Raises `RefusedError`."""
+    if not changes_in_training:
+        return Fix("Do all rounds at once", "safe", vectorised(sites, loop))
+    reason = "in training, batch normalisation or dropout would see the samples of all rounds at once"
+    return Fix("Do all rounds at once", "unsafe", vectorised(sites, loop, in_evaluation=True), reason)
 
 
 def elements_of_all(costs: Iterable[ExpressionCost]) -> int:

@@ -30,7 +30,7 @@ def folded(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched) -> 
     """
     if not value.slots or value.slots[0] is None or None in value.loops:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to take the samples of all rounds at once")
-    rank = samples_kept_apart(scope.sites, node, argument, value.round_rank)
+    rank = samples_kept_apart(scope.sites, node, argument, value.round_rank, in_evaluation=scope.in_evaluation)
     front = _in_front(value)
     text, atom = front.text, front.atom
     if not value.view:

@@ -127,8 +127,8 @@ def _part_of_pair(node: ast.expr) -> tuple[ast.Call, str] | None:
     return node.value, f".{which}" if isinstance(which, str) else f"[{which}]"
 
 
-def lifter_for(sites: Sites, loop: Loop, lengths: Lengths | None = None) -> Lifter:
+def lifter_for(sites: Sites, loop: Loop, lengths: Lengths | None = None, *, in_evaluation: bool = False) -> Lifter:
     """A lifter at the start of a round: nothing that the round binds has a value yet."""
     bound = frozenset(name for statement in loop.body for name in names_bound(statement))
     own = bound - loop.variables if not bound & loop.variables else bound
-    return Lifter(sites, (loop,), bound=own, lengths=lengths or Lengths())
+    return Lifter(sites, (loop,), bound=own, lengths=lengths or Lengths(), in_evaluation=in_evaluation)

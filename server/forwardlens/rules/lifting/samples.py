@@ -30,8 +30,19 @@ _KEEPING = ELEMENTWISE_MODULES | frozenset(
     adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d flatten upsample_nearest2d upsample_bilinear2d relu_
     relu6 hardtanh_ silu_ embedding""".split()
 )
+# These bring samples together in training only.
+_KEEPING_IN_EVALUATION = frozenset({"aten::batch_norm", "aten::dropout"})
 # With fewer dimensions these take no batch: `conv2d` of three has channels in front.
-_LEAST_RANKS = {"1d": 3, "2d": 4, "3d": 5, "linear": 2, "group_norm": 2, "instance_norm": 3, "interpolate": 3}
+_LEAST_RANKS = {
+    "1d": 3,
+    "2d": 4,
+    "3d": 5,
+    "linear": 2,
+    "group_norm": 2,
+    "batch_norm": 2,
+    "instance_norm": 3,
+    "interpolate": 3,
+}
 # Functions of torch that take the batch first and keep samples apart.
 FUNCTIONS_OF_SAMPLES = frozenset(
     """linear layer_norm group_norm conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d
@@ -61,12 +72,15 @@ class _Same:
 _Value = _Rows | _Count | _Same
 
 
-def samples_kept_apart(sites: Sites, call: ast.Call, given: ast.expr, rank: int) -> int:
+def samples_kept_apart(sites: Sites, call: ast.Call, given: ast.expr, rank: int, *, in_evaluation: bool) -> int:
     """The rank of what `call` gives, if its argument `given` holds samples that it keeps apart.
 
-    Raises `RefusedError` if it may do something else.
+    With `in_evaluation` batch normalisation and dropout count as they are outside of training. Raises `RefusedError`
+    if it may do something else.
     """
-    return _Follower(sites, {}).call_with(call, given, rank)
+    return _Follower(sites, {}, _KEEPING | _KEEPING_IN_EVALUATION if in_evaluation else _KEEPING).call_with(
+        call, given, rank
+    )
 
 
 @dataclass
@@ -75,6 +89,7 @@ class _Follower:
 
     sites: Sites
     known: Mapping[str, _Value]
+    keeping: frozenset[str]
     depth: int = _DEPTH
     values: dict[str, _Value] = field(default_factory=dict[str, _Value])
 
@@ -91,7 +106,7 @@ class _Follower:
     def _returned(self, call: ast.Call, function: Function, taken: Mapping[str, _Value]) -> int:
         if self.depth == 0 or function.decorator_list or isinstance(function, ast.AsyncFunctionDef):
             raise RefusedError(f"`{self._text(call.func)}` does more than compute a value")
-        return _Follower(self.sites, taken, self.depth - 1).body(function)
+        return _Follower(self.sites, taken, self.keeping, self.depth - 1).body(function)
 
     def body(self, function: Function) -> int:
         """The rank of what a function returns, which has to hold the samples."""
@@ -314,7 +329,7 @@ class _Follower:
         ops = self._ops(call)
         text = self._text(call.func)
         # An operator in place that comes first changes what the call is given.
-        if not ops or not {op.name for op in ops} <= _KEEPING or is_inplace(ops[0].name):
+        if not ops or not {op.name for op in ops} <= self.keeping or is_inplace(ops[0].name):
             raise RefusedError(f"`{text}` is not known to keep samples apart")
         samples = {_samples_of(op)[:1] for op in ops}
         batched = all(_takes_batch(op.name, len(_samples_of(op)), [op]) for op in ops)

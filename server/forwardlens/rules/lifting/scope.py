@@ -55,6 +55,8 @@ class Scope(ABC):
     bound: frozenset[str] = frozenset()
     # The places that the loop writes into, and all that may share memory with them; "" for one that is not plain.
     writes: frozenset[str] = frozenset()
+    # Whether layers that do something else in training may count as they are outside of it.
+    in_evaluation: bool = False
 
     @abstractmethod
     def lift(self, node: ast.expr) -> Value:

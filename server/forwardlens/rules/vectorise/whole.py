@@ -29,40 +29,43 @@ from forwardlens.source.rewrite import checked, insert_before, replace_node, sta
 from forwardlens.source.tree import dotted, walk
 
 
-def vectorised(sites: Sites, node: ast.AST) -> tuple[Edit, ...]:
+def vectorised(sites: Sites, node: ast.AST, *, in_evaluation: bool = False) -> tuple[Edit, ...]:
     """The edits that replace the loop at `node`, with the loops around it where that is possible.
 
-    Raises `RefusedError`, with the obstacle in the loop itself.
+    With `in_evaluation` they only have to hold outside of training. Raises `RefusedError`, with the obstacle in the
+    loop itself.
     """
     outer = [above for above in sites.tree.loops(node) if isinstance(above, (ast.For, ast.ListComp, ast.GeneratorExp))]
     for above in reversed(outer):
         try:
-            return _replaced(sites, above)
+            return _replaced(sites, above, in_evaluation)
         except RefusedError:
             continue
-    return _replaced(sites, node)
+    return _replaced(sites, node, in_evaluation)
 
 
-def _replaced(sites: Sites, node: ast.AST) -> tuple[Edit, ...]:
+def _replaced(sites: Sites, node: ast.AST, in_evaluation: bool) -> tuple[Edit, ...]:
     lengths = Lengths()
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-        edits = _comprehension(sites, node, lengths)
+        edits = _comprehension(sites, node, lengths, in_evaluation)
     else:
         loop = loop_of(sites, node)
         if loop is None or not isinstance(loop.node, (ast.For, ast.While)):
             raise RefusedError("the loop does not count up or run over a tensor")
-        edits = _for_edits(sites, loop, loop.node, lengths)
+        edits = _for_edits(sites, loop, loop.node, lengths, in_evaluation)
     fitted = checked(sites.source, edits)
     if fitted is None:
         raise RefusedError("the edits do not fit together")
     return fitted
 
 
-def _comprehension(sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths: Lengths) -> list[Edit]:
+def _comprehension(
+    sites: Sites, node: ast.ListComp | ast.GeneratorExp, lengths: Lengths, in_evaluation: bool
+) -> list[Edit]:
     loops = loops_of(sites, node)
     if not loops:
         raise RefusedError("the loop does not count up or run over a tensor")
-    lifter = lifter_for(sites, loops[0], lengths)
+    lifter = lifter_for(sites, loops[0], lengths, in_evaluation=in_evaluation)
     for loop in loops[1:]:
         lifter = lifter.deeper(loop)
     value = lifter.lift(node.elt)
@@ -131,12 +134,15 @@ def _without_lists(sites: Sites, loop: Loop, names: set[str]) -> list[Edit]:
     return edits
 
 
-def _for_edits(sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Lengths) -> list[Edit]:
+def _for_edits(
+    sites: Sites, loop: Loop, node: ast.For | ast.While, lengths: Lengths, in_evaluation: bool
+) -> list[Edit]:
     if leaves_early(node):
         raise RefusedError("a round may end early")
     if not stands_alone(sites.tree, node) or not (loop.counted is None or stands_alone(sites.tree, loop.counted)):
         raise RefusedError("the loop shares a line with other code")
-    rounds = Rounds(sites, loop, indent_unit(sites, node), lifter_for(sites, loop, lengths))
+    lifter = lifter_for(sites, loop, lengths, in_evaluation=in_evaluation)
+    rounds = Rounds(sites, loop, indent_unit(sites, node), lifter)
     rounds.lifter.writes = written_places(loop, node)
     lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
     require_independent(sites, loop, node, rounds)
