@@ -24,9 +24,21 @@ import torch.nn.functional as F
 from torch import nn
 
 
+class Encoder(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+        self.row = nn.Parameter(torch.linspace(-0.5, 1.0, width))
+
+    def forward(self, x):
+{{encoder}}
+
+
 class Program(nn.Module):
     def __init__(self, width):
         super().__init__()
+        self.encode = Encoder(width)
+        self.stack = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))
         self.embed = nn.Embedding({VOCABULARY}, width)
         self.mix = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
@@ -54,6 +66,23 @@ def build(batch=6, length=9, width=4):
     return model, (x, y, s, u, ids, mask, lengths)
 """
 FILLS = ("0.0", "-1.0", 'float("-inf")')
+
+
+# What a module of the program does with a batch: some treat its samples one by one, some do not.
+_ENCODERS = (
+    ("h = torch.tanh(self.inner(x))", "return h * 0.5 + x"),
+    ("h = F.softmax(self.inner(x), dim=-1)", "return h * self.row"),
+    ("h = self.inner(x)", "return h - h.mean(dim=-1, keepdim=True)"),
+    ("h = self.inner(x)", "return h - h.mean(dim=0, keepdim=True)"),
+    ("h = self.inner(x)", "h = h / x.size(0)", "return h"),
+    ("return self.inner(x).flip(0)",),
+    ("w = self.inner(x).softmax(dim=1)", "return x * w"),
+    ("w = self.inner(x).softmax(dim=0)", "return x * w"),
+    ("return torch.cat([self.inner(x)[:, 1:], x[:, :1]], dim=1)",),
+    ("h = x.relu()", "h += x", "return h @ self.inner.weight"),
+    ("b = x.size(0)", "return self.inner(x).view(b, -1).view(x.shape)"),
+    ("h = self.inner(x)", "return torch.where(h > h.amax(dim=1, keepdim=True) * 0.5, h, x)"),
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +141,7 @@ _UNARY = (
     "F.leaky_relu({0}, 0.2)",
 )
 _LAYERS = ("self.mix({0})", "self.norm({0})", "F.linear({0}, self.mix.weight)", "torch.relu(self.mix({0}))")
+_MODULES = ("self.encode({0})", "self.encode({0})", "self.stack({0})")
 _LOOKUPS = ("self.embed({0})", "self.embed({0})", "F.embedding({0}, self.embed.weight)", "self.embed.weight[{0}]")
 
 
@@ -241,6 +271,8 @@ class Writer:
 
     def plain_float(self, dims: Dims, depth: int, common: Sequence[Callable[[], str]]) -> str:
         options = list(common)
+        if len(dims) > 1 and dims[-1] == "D":
+            options += [lambda: self.one(_MODULES).format(self.float(dims, depth - 1))] * (3 if self.counters else 1)
         if dims and dims[-1] == "D":
             options += [
                 lambda: self.one(_LAYERS).format(self.float(dims, depth - 1)),
@@ -854,4 +886,5 @@ def program(seed: int) -> str:
     for _ in range(rng.choice((1, 1, 2)) if writer.plain else rng.randint(1, 3)):
         writer.block()
     writer.finish()
-    return HEAD + "\n".join(writer.lines) + "\n" + TAIL
+    body = "\n".join(f"        {line}" for line in writer.rng.choice(_ENCODERS))
+    return HEAD.replace("{encoder}", body) + "\n".join(writer.lines) + "\n" + TAIL
