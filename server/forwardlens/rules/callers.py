@@ -223,6 +223,20 @@ def own_function(sites: Sites, call: ast.Call) -> Function | None:
     return found[0] if method or not bindings(caller, place) else None
 
 
+def called_function(sites: Sites, call: ast.Call) -> Function | None:
+    """The function of this file that a call runs, or the `forward` of the module of this file that is called."""
+    function, place = own_function(sites, call), dotted(call.func)
+    if function is not None or place is None or not place.startswith("self.") or place.count(".") != 1:
+        return function
+    made = attribute_value(sites.tree, call, place.removeprefix("self."))
+    name = dotted(made.func) if isinstance(made, ast.Call) else None
+    classes = [n for n in sites.tree.module.body if isinstance(n, ast.ClassDef) and n.name == name]
+    for statement in classes[0].body if len(classes) == 1 else ():
+        if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
+            return statement
+    return None
+
+
 def _of_class(tree: Tree, methods: Sequence[Function], owner: ast.ClassDef) -> Sequence[Function]:
     """The method of the class `owner` itself, unless another one may be that of an object of the class too."""
     own = [m for m in methods if tree.owner(m) is owner]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.constants import numbers_of_object
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites
@@ -30,6 +31,8 @@ from forwardlens.rules.operations import (
 from forwardlens.source.dataflow import METADATA, aliases_of_all, is_inplace, overlap
 from forwardlens.source.tree import Function, dotted, walk
 
+# They take any layout, and may hand it on.
+_CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d"})
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
 # reduced. What was reduced may leave the function: its layout is nobody's concern.
 Kind = Literal["same", "computed", "reduced"]
@@ -48,7 +51,8 @@ class LayoutReaders:
     """Follows a value through everything that carries its layout on, and raises at the first reader that cares.
 
     Elementwise results keep the layout of their inputs, so their readers count as well. `names` are those that
-    share the value's memory, `functions` those that it passes through, `readers` how many operators read it.
+    share the value's memory, `functions` those that it passes through, `entered` those of them that it was given to,
+    `readers` how many operators read it.
 
     With `only_same` what is computed from the value is not followed: its own layout stays what it was. With
     `any_layout` readers that depend on the layout are fine as long as they only read.
@@ -60,6 +64,7 @@ class LayoutReaders:
     seen: set[tuple[int, Kind]] = field(default_factory=set[tuple[int, Kind]])
     names: set[tuple[Function, str]] = field(default_factory=set[tuple[Function, str]])
     functions: set[Function] = field(default_factory=set[Function])
+    entered: dict[Function, ast.Call] = field(default_factory=dict[Function, ast.Call])
     readers: int = 0
 
     def follow(self, node: ast.expr, kind: Kind = "same") -> None:
@@ -175,14 +180,36 @@ class LayoutReaders:
             # The receiver is what may be written to; index and source are only read.
             self.readers += 1
             return
+        inside = called_function(self.sites, call)
+        if inside is not None and node is not None and self._enter(call, inside, node, kind):
+            return
         ran = self.sites.outermost(call)
         if ran and (ran <= MODULES_BLIND_TO_LAYOUT or (self.any_layout and ran <= FRESH_OPERATORS)):
             self.readers += 1
-        elif ran and ran <= ELEMENTWISE_MODULES:
+        elif ran and (ran <= ELEMENTWISE_MODULES or ran <= _CONVOLUTIONS):
             self.readers += 1
             self.follow(call, _computed(kind))
         else:
             raise LayoutMattersError(f"`{self._text(func)}` may depend on the layout")
+
+    def _enter(self, call: ast.Call, function: Function, node: ast.expr, kind: Kind) -> bool:
+        """Follow an argument into a function or a module of the file, and what that gives. Whether it could be."""
+        given = arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+        name = next((name for name, argument in (given or {}).items() if argument is node), None)
+        if name is None or function.decorator_list or isinstance(function, ast.AsyncFunctionDef):
+            return False
+        if function in self.entered:
+            # What it gives is known for the first call only: it may lie in memory as what it was given.
+            self.follow(call, kind)
+        self.entered.setdefault(function, call)
+        if kind == "same":
+            self.names.add((function, name))
+        for read in _reads(function.body, name):
+            if isinstance(read.ctx, ast.Store) and kind == "same":
+                raise LayoutMattersError(f"`{name}` is changed in place")
+            if isinstance(read.ctx, ast.Load):
+                self.follow(read, kind)
+        return True
 
     def _collection(self, collection: ast.Tuple | ast.List, node: ast.expr, kind: Kind) -> None:
         parent = self.sites.tree.parent(collection)
@@ -207,8 +234,7 @@ class LayoutReaders:
         elif isinstance(parent, ast.AnnAssign):
             self._bound(parent.target, parent, kind)
         elif isinstance(parent, ast.Return):
-            if kind != "reduced":
-                self._returned(parent)
+            self._returned(parent, kind)
         elif isinstance(parent, ast.For) and parent.iter is node:
             self._bound(parent.target, parent, kind)
         elif isinstance(parent, ast.AugAssign) and parent.value is node:
@@ -234,10 +260,15 @@ class LayoutReaders:
                 raise LayoutMattersError(f"`{target.id}` is changed in place")
             self.follow(read, kind)
 
-    def _returned(self, statement: ast.Return) -> None:
+    def _returned(self, statement: ast.Return, kind: Kind) -> None:
         """A helper's result is read where the helper is called, if all those places are known."""
-        for call in self._calls_behind(statement):
-            self.follow(call)
+        function = self.sites.tree.function(statement)
+        led_here = self.entered.get(function) if function is not None else None
+        if led_here is not None:
+            self.follow(led_here, kind)
+        elif kind != "reduced":
+            for call in self._calls_behind(statement):
+                self.follow(call)
 
     def _returned_among(self, statement: ast.Return, results: ast.Tuple, position: int) -> None:
         """One of a helper's results is read by the name that it is unpacked to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from forwardlens.model import Fix, Related, Shape
@@ -624,52 +625,70 @@ def _broadcast_index(sites: Sites, node: ast.Subscript) -> Match | None:
 
 def _broadcast(sites: Sites, node: ast.expr, base: ast.expr, mask: ast.expr, shape: Shape, how: str) -> Match | None:
     narrow = _narrow(sites, mask)
-    if narrow is None:
+    if narrow is None or not narrow.shape or narrow.shape != shape[: len(narrow.shape)]:
         return None
-    core, core_shape = narrow
-    if not core_shape or core_shape != shape[: len(core_shape)] or len(core_shape) >= len(shape):
+    if len(narrow.shape) >= len(shape):
         return None
     share = sites.share(node)
-    rest = math.prod(shape[len(core_shape) :])
+    rest = math.prod(shape[len(narrow.shape) :])
     fix = None
-    if is_repeatable(core) and not has_comment(sites.source, *offsets(sites.source, node)):
+    if narrow.repeatable and not has_comment(sites.source, *offsets(sites.source, node)):
         text = sites.tree.text(base)
         plain = isinstance(base, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-        new = f"{text if plain else f'({text})'}[{sites.tree.text(core)}].flatten()"
+        new = f"{text if plain else f'({text})'}[{narrow.text}].flatten()"
         edits = checked(sites.source, [replace_node(sites.source, node, new)])
         fix = Fix("Index with the narrow mask", "safe", edits) if edits else None
     return Match(
         sites.source.span(node),
         f"The mask is the same along {rest} elements, and {how} looks at all {math.prod(shape):,} of them, "
-        f"{percent(share)} of the forward: indexing with `{sites.tree.text(core)}` picks the same ones in one piece",
+        f"{percent(share)} of the forward: indexing with `{narrow.text}` picks the same ones in one piece",
         share,
-        {"mask_elements": math.prod(core_shape), "elements": math.prod(shape)},
+        {"mask_elements": math.prod(narrow.shape), "elements": math.prod(shape)},
         (),
         (fix,) if fix else (),
     )
 
 
-def _narrow(sites: Sites, mask: ast.expr) -> tuple[ast.expr, Shape] | None:
-    """The mask without the dimensions of size 1 (and their expansion) at its end, and its shape in the run."""
-    if isinstance(mask, ast.Name):
-        function = sites.tree.function(mask)
-        statement = definition(sites.tree, function, mask.id) if function is not None else None
-        if statement is None or function is None or not _unchanged(sites, statement, mask):
-            return None
-        mask = statement.value
+@dataclass(frozen=True)
+class _Narrow:
+    """A mask without the dimensions of size 1 at its end, and its shape in the run.
+
+    `repeatable` if its text may be evaluated once more, `single` if the whole mask has one dimension of size 1 more.
+    """
+
+    text: str
+    shape: Shape
+    repeatable: bool
+    single: bool = True
+
+
+def _narrow(sites: Sites, mask: ast.expr) -> _Narrow | None:
+    """What the mask shows again and again at its end, by `unsqueeze` and the like, also with its expansion."""
+    if not isinstance(mask, ast.Name):
+        return _narrowed(sites, mask)
+    function = sites.tree.function(mask)
+    statement = definition(sites.tree, function, mask.id) if function is not None else None
+    made = _narrowed(sites, statement.value) if statement is not None else None
+    if statement is None or made is None or (made.repeatable and _unchanged(sites, statement, mask)):
+        return made
+    return replace(made, text=f"{mask.id}.squeeze(-1)", repeatable=True) if made.single else None
+
+
+def _narrowed(sites: Sites, mask: ast.expr) -> _Narrow | None:
     if isinstance(mask, ast.Call) and isinstance(mask.func, ast.Attribute):
-        if mask.func.attr in {"expand_as", "expand", "repeat", "broadcast_to"} and _ones_first(mask):
-            return _narrow(sites, mask.func.value) if not isinstance(mask.func.value, ast.Name) else None
         core = mask.func.value
+        if mask.func.attr in {"expand_as", "expand", "repeat", "broadcast_to"} and _ones_first(mask):
+            made = _narrowed(sites, core) if not isinstance(core, ast.Name) else None
+            return None if made is None else replace(made, single=False)
         if mask.func.attr == "unsqueeze":
             op = sites.op(mask, "aten::unsqueeze")
             axis = integer(argument(mask, 0, "dim"))
             last = op is not None and bool(op.shapes) and axis in {-1, len(op.shapes[0])}
-            return (core, op.shapes[0]) if last and op is not None else None
+            return _core(sites, core, op.shapes[0]) if last and op is not None else None
         if mask.func.attr in {"view", "reshape"} and [integer(a) for a in mask.args] == [-1, 1]:
             op = sites.op(mask, f"aten::{mask.func.attr}")
             flat = op is not None and bool(op.shapes) and len(op.shapes[0]) == 1
-            return (core, op.shapes[0]) if flat and op is not None else None
+            return _core(sites, core, op.shapes[0]) if flat and op is not None else None
     if isinstance(mask, ast.Subscript):
         items = index_items(mask)
         op = sites.op(mask, "aten::unsqueeze")
@@ -679,8 +698,12 @@ def _narrow(sites: Sites, mask: ast.expr) -> tuple[ast.expr, Shape] | None:
         whole = all(isinstance(i, ast.Slice) and i.lower is i.upper is i.step is None for i in first)
         dots = len(first) == 1 and isinstance(first[0], ast.Constant) and first[0].value is ...
         if dots or (whole and len(first) == len(op.shapes[0])):
-            return mask.value, op.shapes[0]
+            return _core(sites, mask.value, op.shapes[0])
     return None
+
+
+def _core(sites: Sites, core: ast.expr, shape: Shape) -> _Narrow:
+    return _Narrow(sites.tree.text(core), shape, is_repeatable(core))
 
 
 def _is_none(node: ast.expr) -> bool:

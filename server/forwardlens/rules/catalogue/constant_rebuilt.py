@@ -1019,6 +1019,10 @@ def _holds_numbers(tree: Tree, value: ast.expr) -> bool:
         return _holds_numbers(tree, value.left) and _holds_numbers(tree, value.right)
     if isinstance(value, ast.UnaryOp):
         return _holds_numbers(tree, value.operand)
+    if isinstance(value, ast.BoolOp):
+        return all(_holds_numbers(tree, part) for part in value.values)
+    if isinstance(value, ast.IfExp):
+        return _holds_numbers(tree, value.body) and _holds_numbers(tree, value.orelse)
     return isinstance(value, ast.Attribute) and dotted(value) == f"self.{value.attr}"
 
 

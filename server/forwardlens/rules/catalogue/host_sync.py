@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
-from forwardlens.rules.callers import only_call
+from forwardlens.rules.callers import arguments_of, called_function, only_call
 from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
@@ -839,6 +839,13 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, dtype: st
     if isinstance(parent, ast.AugAssign) and parent.value is node:
         cost = sites.cost(parent)
         return cost is not None and any(op.outermost and any(op.shapes[:1]) for op in cost.ops)
+    if _fills(sites, parent, node):
+        return True
+    called = called_function(sites, parent) if isinstance(parent, ast.Call) and node in parent.args else None
+    if called is not None and isinstance(parent, ast.Call):
+        given = arguments_of(called, parent, method=isinstance(parent.func, ast.Attribute)) or {}
+        names = [name for name, argument in given.items() if argument is node and not _stored(called, name)]
+        return bool(names) and _reads_only_arithmetic(sites, called, names[0], dtype, depth)
     if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Attribute):
         # `x.div(peak)`: named so that a number and a tensor mean the same.
         same = parent.func.attr in {"add", "sub", "mul", "div"} and len(parent.args) == 1
@@ -847,6 +854,15 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, dtype: st
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return _name_only_arithmetic(sites, parent, parent.targets[0].id, function, dtype, depth)
     return False
+
+
+def _fills(sites: Sites, call: ast.AST | None, node: ast.expr) -> bool:
+    """`x.masked_fill(mask, value)`, which takes a tensor without dimensions for the number."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.keywords:
+        return False
+    filling = call.func.attr in {"masked_fill", "masked_fill_"} and call.args[-1:] == [node]
+    op = sites.op(call, f"aten::{call.func.attr}")
+    return filling and op is not None and any(op.shapes[:1])
 
 
 def _keeps_dtype(sites: Sites, node: ast.BinOp, dtype: str) -> bool:
@@ -859,8 +875,11 @@ def _keeps_dtype(sites: Sites, node: ast.BinOp, dtype: str) -> bool:
 def _name_only_arithmetic(
     sites: Sites, statement: ast.Assign, name: str, function: Function, dtype: str, depth: int
 ) -> bool:
-    if definition(sites.tree, function, name) is not statement:
-        return False
+    made = definition(sites.tree, function, name) is statement
+    return made and _reads_only_arithmetic(sites, function, name, dtype, depth)
+
+
+def _reads_only_arithmetic(sites: Sites, function: Function, name: str, dtype: str, depth: int) -> bool:
     reads = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     nested = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in walk(function))
     changed = any(name in names_bound(s) for s in function.body if isinstance(s, ast.FunctionDef))
@@ -870,3 +889,7 @@ def _name_only_arithmetic(
         and not changed
         and all(_only_arithmetic(sites, read, function, dtype, depth + 1) for read in reads)
     )
+
+
+def _stored(function: Function, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in walk(function))

@@ -15,12 +15,13 @@ from forwardlens.rules.lifting.scope import Scope
 
 @dataclass(frozen=True)
 class _Front:
-    """Where the batch and the loops stand in front of a tensor: the loops behind the batch, or in front of it."""
+    """A tensor with its `dims` first dimensions those of the loops and of the batch, which is None for one sample."""
 
     text: str
     atom: bool
+    dims: int
     loops: tuple[int, ...]
-    batch: int
+    batch: int | None
 
 
 def folded(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched) -> Batched:
@@ -28,33 +29,33 @@ def folded(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched) -> 
 
     `value` is that of the only argument which changes from round to round.
     """
-    if not value.slots or value.slots[0] is None or None in value.loops:
+    if not value.slots or None in value.loops:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to take the samples of all rounds at once")
     rank = samples_kept_apart(scope.sites, node, argument, value.round_rank, in_evaluation=scope.in_evaluation)
     front = _in_front(value)
     text, atom = front.text, front.atom
     if not value.view:
         text, atom = _named(scope, node, text), True
-    many = len(front.loops) + 1
-    batch = f"{wrapped(text, atom)}.flatten(0, {many - 1})"
-    called = scope.spliced(node, {argument: batch})
+    many = front.dims
+    if many == 1:
+        # The one sample of a round is as long as nothing: the rounds themselves are the batch.
+        called = scope.spliced(node, {argument: text})
+        return Batched(called, rank, front.loops, (front.batch, *range(1, rank)))
+    called = scope.spliced(node, {argument: f"{wrapped(text, atom)}.flatten(0, {many - 1})"})
     result = f"{called}.unflatten(0, {wrapped(text, atom)}.shape[:{many}])"
-    slots = (front.batch, *range(many, many + rank - 1))
-    return Batched(result, many + rank - 1, front.loops, slots)
+    return Batched(result, many + rank - 1, front.loops, (front.batch, *range(many, many + rank - 1)))
 
 
 def _in_front(value: Batched) -> _Front:
-    loops = tuple(d for d in value.loops if d is not None)
-    rest = value.slots[1:]
-    behind = (value.slots[0], *loops, *rest)
-    before = (*loops, value.slots[0], *rest)
-    count = len(loops)
-    placed = [d for d in before if d is not None]
+    """The loops behind the batch where they stand there already, else in front of it."""
+    loops, count = tuple(d for d in value.loops if d is not None), len(value.loops)
+    batch, rest = value.slots[0], value.slots[1:]
+    if batch is None:
+        return _Front(*ordered(value, (*loops, *rest)), count, tuple(range(count)), None)
+    placed = [d for d in (*loops, batch, *rest) if d is not None]
     if placed == sorted(placed):
-        text, atom = ordered(value, before)
-        return _Front(text, atom, tuple(range(count)), count)
-    text, atom = ordered(value, behind)
-    return _Front(text, atom, tuple(range(1, count + 1)), 0)
+        return _Front(*ordered(value, (*loops, batch, *rest)), count + 1, tuple(range(count)), count)
+    return _Front(*ordered(value, (batch, *loops, *rest)), count + 1, tuple(range(1, count + 1)), 0)
 
 
 def _named(scope: Scope, node: ast.Call, text: str) -> str:

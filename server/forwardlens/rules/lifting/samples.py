@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from forwardlens.model import OpCost
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import arguments_of, own_function
-from forwardlens.rules.constants import attribute_value, is_number
+from forwardlens.rules.callers import arguments_of, called_function
+from forwardlens.rules.constants import is_number
 from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.heads import shape_of, size_expression
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function
@@ -94,7 +94,7 @@ class _Follower:
     values: dict[str, _Value] = field(default_factory=dict[str, _Value])
 
     def call_with(self, call: ast.Call, given: ast.expr, rank: int) -> int:
-        function = self._function(call)
+        function = called_function(self.sites, call)
         if function is None:
             return self._library_module(call, rank)
         arguments = arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
@@ -308,21 +308,6 @@ class _Follower:
         if ranks or not number % (rank + (name == "stack")):
             raise RefusedError(f"`{self._text(node)}` may bring samples together")
         return _Rows(rank + (name == "stack"))
-
-    def _function(self, call: ast.Call) -> Function | None:
-        """The function of the file that a call runs, or the `forward` of the module of the file that is called."""
-        function = own_function(self.sites, call)
-        place = dotted(call.func)
-        if function is not None or place is None or not place.startswith("self."):
-            return function
-        tree = self.sites.tree
-        made = attribute_value(tree, call, place.removeprefix("self."))
-        name = dotted(made.func) if isinstance(made, ast.Call) else None
-        classes = [n for n in tree.module.body if isinstance(n, ast.ClassDef) and n.name == name]
-        for statement in classes[0].body if len(classes) == 1 else ():
-            if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
-                return statement
-        return None
 
     def _library_module(self, call: ast.Call, rank: int) -> int:
         """The rank that a module of a library gives, by the operators that it ran at its call."""
