@@ -394,15 +394,21 @@ def _comes_after(statement: ast.stmt, node: ast.AST) -> bool:
 
 def _index_numbers(sites: Sites, function: Function, loop: Looping, reads: Iterable[_Indexed]) -> Iterator[Edit]:
     """A list of each tensor in front of the loop, and elements of it in the loop."""
-    tree = sites.tree
+    tree, every = sites.tree, list(reads)
     lists: dict[str, str] = {}
     made: dict[ast.stmt, list[str]] = {}
     # Where every element goes through `int`, whole numbers can be had for all at once.
-    mixed = {tree.text(read.base) for read in reads if _truncation(sites, read) is None}
-    for read in reads:
+    mixed = {tree.text(read.base) for read in every if _truncation(sites, read) is None}
+    known = {read.node: read for read in every}
+
+    def element(read: _Indexed) -> str:
+        items = (element(known[item]) if item in known else tree.text(item) for item in read.items)
+        return f"{lists[tree.text(read.base)]}{''.join(f'[{item}]' for item in items)}"
+
+    for read in every:
         tensor = tree.text(read.base)
         outer = _free_of(sites, function, loop, tensor)
-        if not all(_is_counter(sites, loop, item) for item in read.items):
+        if not all(_is_counter(sites, loop, i) or (i in known and _is_whole(sites, i)) for i in read.items):
             raise RefusedError(f"`{tree.text(read.node)}` is not indexed by counters alone")
         calls = max((c.calls for n in (read.node, *_around(sites, read)) for _, c in sites.inside(n)), default=0)
         if read.elements > _MOST_UNREAD * max(1, calls):
@@ -411,10 +417,19 @@ def _index_numbers(sites: Sites, function: Function, loop: Looping, reads: Itera
             lists[tensor] = fresh_name(function, f"{tensor.split('.')[-1]}_list")
             whole = "" if tensor in mixed else ".long()"
             made.setdefault(outer, []).append(f"{lists[tensor]} = {tensor}{whole}.tolist()")
-        index = "".join(f"[{tree.text(item)}]" for item in read.items)
-        replaced = read.node if tensor in mixed else _truncation(sites, read)
-        yield replace_node(sites.source, replaced or read.node, f"{lists[tensor]}{index}")
+    # What picks an element goes with it.
+    picking = {item for read in every for item in read.items if item in known}
+    for read in every:
+        if read.node not in picking:
+            replaced = read.node if tree.text(read.base) in mixed else _truncation(sites, read)
+            yield replace_node(sites.source, replaced or read.node, element(read))
     yield from (insert_before(tree, statement, lines) for statement, lines in made.items())
+
+
+def _is_whole(sites: Sites, read: ast.expr) -> bool:
+    """Whether the number that is read picks an element, as whole numbers do and booleans do not."""
+    op = sites.op(read, "aten::item")
+    return op is not None and "int" in "".join(op.dtypes[:1])
 
 
 def _around(sites: Sites, read: _Indexed) -> list[ast.AST]:

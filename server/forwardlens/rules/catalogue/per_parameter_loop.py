@@ -331,6 +331,7 @@ def build():
             work = work if _zeroing(loop) else [n for n in work if is_small(nodes[n])]
             if work and _over_parameters(sites, loop):
                 yield _match(sites, loop, work)
+                yield from _zeroed_behind(sites, loop)
 
 
 def _touches(cost: ExpressionCost) -> bool:
@@ -427,6 +428,41 @@ def _zeroing(loop: Looping) -> list[ast.stmt]:
         block = block[0].body
     names = names_bound(loop)
     return block if block and all(_zeroes(s, names) for s in block) and any(_is_zero(s) for s in block) else []
+
+
+def _zeroed_behind(sites: Sites, loop: Looping) -> Iterator[Match]:
+    """Gradients that an update of the weights sets to zero once it is done with them."""
+    block: list[ast.stmt] = [] if _zeroing(loop) or not isinstance(loop, ast.For) else loop.body
+    while len(block) == 1 and isinstance(block[0], ast.If) and not block[0].orelse:
+        block = block[0].body
+    names = names_bound(loop) if isinstance(loop, ast.For) else frozenset[str]()
+    behind = [s for s in block if _zeroes(s, names)]
+    zeros = [s for s in behind if _is_zero(s)]
+    if not zeros or behind != block[-len(behind) :]:
+        return
+    counted = max((cost.calls for n in walk(zeros[-1]) if (cost := sites.cost(n)) is not None), default=0)
+    edits = None
+    if _is_read_here_alone(sites, loop) and all(stands_alone(sites.tree, s) for s in behind):
+        edits = checked(sites.source, [replace_statements(sites.tree, behind, [f"{_gradient(behind[-1])} = None"])])
+    share = sites.share(*behind)
+    message = (
+        f"This sets {counted} gradients to zero one by one, {percent(share)} of the forward: dropped ones cost nothing"
+    )
+    yield Match(
+        place(sites, zeros[-1]),
+        message if edits else f"{message}. No automatic fix: the zeros may be read before a backward replaces them",
+        share,
+        {"tensors": counted},
+        (head(sites, loop),),
+        (Fix("Drop the gradients instead of zeroing them", "safe", edits),) if edits else (),
+    )
+
+
+def _is_read_here_alone(sites: Sites, loop: ast.AST) -> bool:
+    """Whether a file runs a backward and reads its gradients in one loop only."""
+    own, every = {id(n) for n in walk(loop)}, walk(sites.tree.module)
+    reads = (n for n in every if isinstance(n, ast.Attribute) and n.attr == "grad")
+    return any(_is_backward(n) for n in every) and all(id(n) in own for n in reads)
 
 
 def _zeroes(statement: ast.stmt, names: frozenset[str]) -> bool:

@@ -94,6 +94,45 @@ def build():
 """,
         ),
         Example(
+            "elements-that-pick-elements",
+            """\
+import torch
+from torch import nn
+
+
+class Tokens(nn.Module):
+    def forward(self, scores, places):
+        tokens = scores.argmax(dim=-1)
+        found = []
+        for i in range(len(places)):
+            found.append(tokens[places[i].item()].item())  #!
+        return found
+
+
+def build():
+    return Tokens(), (torch.randn(40, 8), torch.randperm(40))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Tokens(nn.Module):
+    def forward(self, scores, places):
+        tokens = scores.argmax(dim=-1)
+        found = []
+        tokens_list = tokens.tolist()
+        places_list = places.tolist()
+        for i in range(len(places)):
+            found.append(tokens_list[places_list[i]])
+        return found
+
+
+def build():
+    return Tokens(), (torch.randn(40, 8), torch.randperm(40))
+""",
+        ),
+        Example(
             "items-of-a-table",
             """\
 import torch
