@@ -36,7 +36,8 @@ class Step(nn.Module):
 def build():
     return Step(), (torch.randn(2, 64),)
 """
-READ_AFTER = CODE.replace("        return loss", "        self.seen = self.net[0].weight.grad.norm()\n        return loss")
+RETURN = "        return loss"
+READ_AFTER = CODE.replace(RETURN, f"        self.seen = self.net[0].weight.grad.norm()\n{RETURN}")
 
 
 def _after(folder: Path, code: str) -> str:
