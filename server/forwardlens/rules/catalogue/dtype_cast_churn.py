@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix, Related
+from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
@@ -25,7 +26,7 @@ _CASTS = frozenset({"float", "half", "bfloat16", "double", "to", "type", "type_a
 class DtypeCastChurn(Rule):
     """## What it does
     Finds conversions that copied although what they convert stays the same: a weight or buffer converted in every
-    forward, or one value converted to the same dtype several times.
+    forward, or one value converted to the same dtype several times, also by each of the layers that it is handed to.
 
     ## Why it costs
     Each conversion reads the whole tensor and writes it in another size. For a weight that is as much memory traffic
@@ -191,6 +192,39 @@ def build():
 """,
         ),
         Example(
+            "argument-of-several-layers",
+            """\
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+
+    def forward(self, x, links):
+        links = links.float()  #!
+        return links @ self.mix(x)
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Layer(), Layer()
+        self.third = Layer()
+
+    def forward(self, x, links):
+        x = self.first(x, links)
+        x = self.second(x, links)
+        return self.third(x, links)
+
+
+def build():
+    return Graph(), (torch.randn(200, 8), torch.randint(0, 2, (200, 200)))
+""",
+        ),
+        Example(
             "converted-once",
             """\
 import torch
@@ -265,6 +299,37 @@ def build():
                 yield _weight(sites, place, found)
             elif len(found) > 1 and _never_bound_again(function, place):
                 yield _value(sites, place, found)
+            elif (calls := _calls_with_the_same(sites, *found[0], place)) and len(found) == 1:
+                yield _argument(sites, place, *found[0], calls)
+
+
+def _calls_with_the_same(sites: Sites, cast: ast.Call, cost: ExpressionCost, place: str) -> Sequence[ast.Call]:
+    """The calls that gave a function the same value each time as its parameter `place`; none if one may be another."""
+    tree, function = sites.tree, sites.tree.function(cast)
+    if function is None or cost.calls < 2 or cost.calls_per_entry != 1:
+        return ()
+    ran = [f for f in ran_functions(sites.context) if f in tree.functions()]
+    every = [n for f in ran for n in walk(f) if isinstance(n, ast.Call) and called_function(sites, n) is function]
+    counted = sum(own.calls for call in every if (own := sites.cost(call)) is not None)
+    names = {
+        (tree.function(call), dotted(given.get(place, call)))
+        for call in every
+        if (given := arguments_of(function, call, method=isinstance(call.func, ast.Attribute))) is not None
+    }
+    caller, name = names.pop() if len(names) == 1 else (None, None)
+    same = caller is not None and name is not None and "." not in name and len(bindings(caller, name)) == 1
+    return every if same and counted == cost.calls else ()
+
+
+def _argument(sites: Sites, place: str, cast: ast.Call, cost: ExpressionCost, calls: Sequence[ast.Call]) -> Match:
+    return Match(
+        sites.source.span(cast),
+        f"`{place}` is converted {_from_to(cost)} {times(cost.calls)} in one forward, {percent(cost.share)} of it, and "
+        "was the same each time: convert it once before it is handed on",
+        cost.share,
+        {"calls": cost.calls},
+        tuple(Related(sites.source.span(call), "is given the same") for call in calls),
+    )
 
 
 def _converted(node: ast.AST, cost: ExpressionCost) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
 from forwardlens.rules.loops import loop_of
-from forwardlens.rules.repeated import LEAST_ROUNDS, head, place
+from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, place
 from forwardlens.rules.rounds import (
     claimed,
     costs_in,
@@ -535,7 +535,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         or not independent(sites, loop, nodes)
     ):
         return None
-    hot = first_of_the_costliest(work)
+    hot = first_of_the_costliest(_varying(sites, loop, work) or work)
     cost, share = work[hot], share_of(sites, loop)
     calls = sum(op.calls for c in work.values() for op in outermost(c))
     message = (
@@ -557,6 +557,12 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         (head(sites, loop),),
         (fix,) if fix else (),
     )
+
+
+def _varying(sites: Sites, loop: Looping, work: Mapping[ast.AST, ExpressionCost]) -> dict[ast.AST, ExpressionCost]:
+    """The work that is not the same in every round, as far as the source shows: what stays the same is another fault."""
+    names, around = bound_in(loop), sites.tree.function(loop)
+    return {n: cost for n, cost in work.items() if sites.tree.function(n) is not around or names_read(n) & names}
 
 
 def _all_at_once(sites: Sites, loop: Looping, *, changes_in_training: bool) -> Fix:
