@@ -1645,6 +1645,62 @@ CASES = [
         """,
         NETWORKS,
     ),
+    Case(
+        "two results of a helper",
+        FIXED,
+        "torch.randn(24, 6), torch.rand(24, 6).round(), torch.rand(6)",
+        """
+        def scored(self, x, y, c, weights):
+            truth = y[:, c]
+            loss = F.binary_cross_entropy_with_logits(x[:, c], truth, pos_weight=weights[c])
+            right = (x[:, c] > 0).float().eq(truth).float().mean()
+            return loss, right
+
+        def forward(self, x, y, weights):
+            total, rights = 0, []
+            for c in range(x.size(1)):
+                loss, right = self.scored(x, y, c, weights)
+                total += loss
+                rights.append(right)
+            return total, torch.stack(rights)
+        """,
+    ),
+    Case(
+        "losses that are summed",
+        FIXED,
+        "torch.randn(6, 24), torch.randn(6, 24)",
+        """
+        def forward(self, x, y):
+            parts = []
+            for row, other in zip(x, y):
+                parts.append(F.mse_loss(row, other, reduction="sum") + F.l1_loss(row, other, reduction="none").amax())
+            return torch.stack(parts)
+        """,
+    ),
+    Case(
+        "one sample at a time",
+        FIXED,
+        "torch.randn(24, 3, 8, 8)",
+        """
+        def forward(self, x):
+            return torch.cat([self.cnn(x[i : i + 1]) for i in range(x.size(0))], dim=0)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "one sample at a time, resized",
+        FIXED,
+        "torch.randn(24, 3, 8, 8)",
+        """
+        def forward(self, x):
+            parts = []
+            for image in x:
+                parts.append(F.interpolate(image.unsqueeze(0), size=(4, 4), mode="bilinear", align_corners=True))
+            parts = torch.cat(parts)
+            return parts * 2
+        """,
+        NETWORKS,
+    ),
 ]
 
 

@@ -44,7 +44,10 @@ ELEMENTWISE_MODULES = frozenset(
 POSITIONWISE_MODULES = ELEMENTWISE_MODULES | {"aten::linear", "aten::layer_norm"}
 # Index and source are read at any layout; the result is laid out by the receiver.
 INDEXED = frozenset("gather scatter scatter_ scatter_add scatter_add_ take_along_dim index_add index_add_".split())
-LOSSES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss cosine_similarity pairwise_distance".split())
+LOSSES = frozenset(
+    """mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits
+    cosine_similarity pairwise_distance""".split()
+)
 JOINS = frozenset({"cat", "concat", "stack"})
 # To join first some and then the rest, or all at once, is the same for each of these.
 CATS = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "row_stack", "dstack", "column_stack"})

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 
-from forwardlens.source.tree import Function, Tree, dotted, walk
+from forwardlens.source.tree import Function, Tree, dotted, unpacked, walk
 
 # Containers' methods that change them.
 _CONTAINER_CHANGES = frozenset(
@@ -195,12 +195,19 @@ def _links(function: ast.AST) -> list[tuple[set[str], set[str]]]:
 def _bindings_of(node: ast.AST) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
     """The targets that a node binds, with the value that each group of them gets something of."""
     if isinstance(node, ast.Assign):
-        # `x[i] = y` copies elements: it ties no memory of tensors together.
-        yield [t for t in node.targets if not isinstance(t, ast.Subscript)], node.value
+        yield from _assignments(node.targets, node.value)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
         yield [node.target], node.value
     elif isinstance(node, (ast.For, ast.comprehension)):
         yield from _loop_bindings(node.target, node.iter)
+
+
+def _assignments(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
+    """`a, b = x, y` ties a to x and b to y, but not x to y."""
+    pairs = unpacked(targets[0], value) if len(targets) == 1 else None
+    for each, given in [(targets, value)] if pairs is None else [([target], part) for target, part in pairs]:
+        # `x[i] = y` copies elements: it ties no memory of tensors together.
+        yield [t for t in each if not isinstance(t, ast.Subscript)], given
 
 
 def _loop_bindings(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:

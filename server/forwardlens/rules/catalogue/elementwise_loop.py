@@ -560,7 +560,7 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
 
 
 def _varying(sites: Sites, loop: Looping, work: Mapping[ast.AST, ExpressionCost]) -> dict[ast.AST, ExpressionCost]:
-    """The work that is not the same in every round, as far as the source shows: what stays the same is another fault."""
+    """The work that is not the same in every round, as far as the source shows."""
     names, around = bound_in(loop), sites.tree.function(loop)
     return {n: cost for n, cost in work.items() if sites.tree.function(n) is not around or names_read(n) & names}
 

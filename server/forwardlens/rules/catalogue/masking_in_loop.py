@@ -16,7 +16,8 @@ from forwardlens.rules.operations import MAY_BE_SAME, REDUCTIONS
 from forwardlens.rules.relation import relation
 from forwardlens.rules.rounds import claimed, only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.tree import Looping, walk
+from forwardlens.source.dataflow import METADATA
+from forwardlens.source.tree import Looping, dotted, walk
 
 # Fewer rounds than this are cheap to leave alone.
 LEAST_ROUNDS = 4
@@ -311,12 +312,27 @@ def _is_bounded(node: ast.AST) -> bool:
 
 
 def _is_counted(sites: Sites, node: ast.AST) -> bool:
-    """`(a > b).sum()`, `(a == b).float().mean()`: the comparison is an answer and masks nothing."""
-    attribute = sites.tree.parent(node)
-    call = sites.tree.parent(attribute) if isinstance(attribute, ast.Attribute) else None
-    if not isinstance(attribute, ast.Attribute) or not isinstance(call, ast.Call):
+    """`(a > b).sum()`, `(a == b).float().mean()`: the comparison is an answer and masks nothing.
+
+    So are predictions, `p = (a > b).float()`, that are only compared in turn.
+    """
+    parent = sites.tree.parent(node)
+    if isinstance(parent, ast.Assign):
+        function, name = sites.tree.function(node), dotted(parent.targets[0])
+        reads = [n for n in walk(function) if dotted(n) == name and isinstance(n, ast.Name)] if function else []
+        reads = [n for n in reads if isinstance(n.ctx, ast.Load)]
+        return len(parent.targets) == 1 and bool(reads) and all(_is_compared(sites, n) for n in reads)
+    call = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
+    if not isinstance(parent, ast.Attribute) or not isinstance(call, ast.Call):
         return False
-    return attribute.attr in REDUCTIONS or (attribute.attr in MAY_BE_SAME and _is_counted(sites, call))
+    return parent.attr in REDUCTIONS or (parent.attr in MAY_BE_SAME and _is_counted(sites, call))
+
+
+def _is_compared(sites: Sites, node: ast.AST) -> bool:
+    parent = sites.tree.parent(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in REDUCTIONS | METADATA | {"eq", "ne"}
+    return isinstance(parent, ast.Compare)
 
 
 def _match(sites: Sites, loop: Looping, nodes: list[ast.AST]) -> Match | None:

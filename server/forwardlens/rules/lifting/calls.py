@@ -64,6 +64,8 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
     made = _made_of_sizes(scope, name, node) if library and name in _MADE else None
     if made is not None:
         return made
+    if name in LOSSES and library:
+        return loss(scope, name, node)
     if any(scope.varies(keyword.value) for keyword in node.keywords):
         raise RefusedError(f"`{scope.text(node)}` has a keyword that changes from round to round")
     for keyword in node.keywords:
@@ -90,8 +92,6 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
         return product_and_sum(scope, node, operands)
     if name == "scaled_dot_product_attention" and library:
         return attention(scope, node)
-    if name in LOSSES and library:
-        return loss(scope, name, node)
     if name in {"flatten", "reshape", "view"} and operands and flattens(name, operands):
         return flat(scope, node, operands[0])
     if name in KNOWN_VIEWS and operands:

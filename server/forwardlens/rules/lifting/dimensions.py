@@ -202,37 +202,63 @@ def attention(scope: Scope, node: ast.Call) -> Value:
 
 def loss(scope: Scope, name: str, node: ast.Call) -> Value:
     """`mse_loss(guess[c], truth[c])`, which averages over a round's elements; similarities along a dimension."""
-    if len(node.args) != 2 or any(k.arg != "dim" for k in node.keywords):
+    options = {k.arg: k.value for k in node.keywords}
+    known = {"dim"} if name in _SIMILARITIES else {"reduction", "pos_weight"}
+    if len(node.args) != 2 or not options.keys() <= known:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
-    values = [scope.lift(a) for a in node.args]
-    ranks = {v.round_rank for v in values if isinstance(v, Batched)}
+    weight = options.get("pos_weight")
+    operands = [*node.args, *([weight] if weight is not None else [])]
+    values = [scope.lift(a) for a in operands]
+    ranks = {v.round_rank for v in values[:2] if isinstance(v, Batched)}
     seen = scope.sites.cost(node)
     pairs = [o.shapes[:2] for o in seen.ops if o.outermost and len(o.shapes) > 1] if seen is not None else []
     if len(ranks) != 1 or not pairs or any(len(one) != len(other) for one, other in pairs):
         raise RefusedError(f"the run does not tell how the values of `{scope.text(node)}` meet")
+    if any(v.round_rank != 0 if isinstance(v, Batched) else v.rank != 0 for v in values[2:]):
+        raise RefusedError(f"`{scope.text(weight)}` may be more than a number")
     rank = ranks.pop()
     values = [replace(v, rank=rank) if isinstance(v, Fixed) and v.rank is None else v for v in values]
     scope.meet(values)
     texts, shape = together(values)
-    parts: dict[ast.expr, str] = {a: text for a, (text, _) in zip(node.args, texts, strict=True)}
-    keyword = next((k.value for k in node.keywords), None)
+    parts: dict[ast.expr, str] = {a: text for a, (text, _) in zip(operands, texts, strict=True)}
     live = live_loops([shape])
     value = seen_in(shape, live)
-    if name == "cosine_similarity":
-        dims = round_dims(value, [1 if keyword is None else integer(keyword) or 0])
-        place = placed(value, dims, negative=True)[0]
-        if keyword is not None:
-            parts[keyword] = str(place)
-        text = scope.spliced(node, parts)
-        text = text if keyword is not None else f"{text[:-1]}, dim={place})"
-        return spread(reduced(value, text, dims, keep=False), live, scope.depth)
-    if name == "pairwise_distance":
-        raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
-    if keyword is not None:
+    if name in _SIMILARITIES:
+        return _similarity(scope, name, node, value, parts, options.get("dim"), live)
+    how = options.get("reduction")
+    reduction = "mean" if how is None else how.value if isinstance(how, ast.Constant) else None
+    given = [parts[a] for a in node.args] + ([f"pos_weight={parts[weight]}"] if weight is not None else [])
+    text = f'{scope.text(node.func)}({", ".join(given)}, reduction="none")'
+    if reduction == "none":
+        return spread(
+            replace(value, text=text, atom=True, view=False, cut=None, boolean=False, fill=None), live, scope.depth
+        )
+    if reduction not in {"mean", "sum"}:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")
     dims = round_dims(value, None)
     places = placed(value, dims, negative=False)
-    one, other = (parts[a] for a in node.args)
     spots = str(places[0]) if len(places) == 1 else f"({', '.join(map(str, places))})"
-    text = f'{scope.text(node.func)}({one}, {other}, reduction="none").mean({spots})'
+    return spread(reduced(value, f"{text}.{reduction}({spots})", dims, keep=False), live, scope.depth)
+
+
+_SIMILARITIES = frozenset({"cosine_similarity", "pairwise_distance"})
+
+
+def _similarity(
+    scope: Scope,
+    name: str,
+    node: ast.Call,
+    value: Batched,
+    parts: dict[ast.expr, str],
+    dim: ast.expr | None,
+    live: Sequence[int],
+) -> Value:
+    if name != "cosine_similarity":
+        raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
+    dims = round_dims(value, [1 if dim is None else integer(dim) or 0])
+    place = placed(value, dims, negative=True)[0]
+    if dim is not None:
+        parts[dim] = str(place)
+    text = scope.spliced(node, parts)
+    text = text if dim is not None else f"{text[:-1]}, dim={place})"
     return spread(reduced(value, text, dims, keep=False), live, scope.depth)

@@ -109,10 +109,28 @@ def _unchanged(scope: Scope, function: Function, free: Collection[str]) -> Value
     raise RefusedError("a function returns nothing")
 
 
+def results(scope: Scope, node: ast.Call, function: Function) -> list[Value]:
+    """What each name of `a, b = self.gates(x[:, t])` gets: the function's body in place of the call."""
+    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
+    if given is None or not _is_plain(function) or function.name in {"forward", "__call__"}:
+        raise RefusedError(f"`{scope.text(node.func)}` does more than compute a value")
+    values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a) and not is_counted(scope, a)}
+    return _inside(scope, function, given, values)
+
+
 def _helper_inside(
     scope: Scope, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
 ) -> Value:
     """What a function computes, written where it is called."""
+    found = _inside(scope, function, given, values)
+    if len(found) != 1:
+        raise RefusedError(f"`{function.name}` gives several values")
+    return found[0]
+
+
+def _inside(
+    scope: Scope, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
+) -> list[Value]:
     tree = scope.sites.tree
     own = {name: _kept(scope, name, value, function) for name, value in values.items()}
     renamed: dict[str, str] = {}
@@ -129,7 +147,8 @@ def _helper_inside(
     inner = _inner(scope, function, own, renamed)
     for statement in _work(function):
         if isinstance(statement, ast.Return) and statement.value is not None:
-            return inner.lift(statement.value)
+            value = statement.value
+            return [inner.lift(part) for part in (value.elts if isinstance(value, ast.Tuple) else [value])]
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not isinstance(target, ast.Name):
             raise RefusedError(f"`{function.name}` does more than compute a value")

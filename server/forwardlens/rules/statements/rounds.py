@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, flipped, meeting
+from forwardlens.rules.callers import repeated_function
+from forwardlens.rules.lifting.inlining import results
 from forwardlens.rules.lifting.joins import list_of_rounds
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.statements.branches import branch, skipped
@@ -58,6 +60,8 @@ class Rounds(Work):
                 return self._assign(node, target, value)
             case ast.Assign(targets=[ast.Tuple() as target], value=ast.Tuple() as value):
                 return self._several(node, target, value)
+            case ast.Assign(targets=[ast.Tuple() as target], value=ast.Call() as value):
+                return self._results(node, target, value)
             case ast.Assign(targets=[ast.Subscript() as target]):
                 return write(self, node, target)
             case ast.AugAssign(target=ast.Subscript() as target):
@@ -127,6 +131,23 @@ class Rounds(Work):
             if names_read(part) & {*names[:number]}:
                 raise RefusedError(f"`{name}` needs what another name had before")
             self.bind(name, part)
+
+    def _results(self, node: ast.Assign, target: ast.Tuple, call: ast.Call) -> None:
+        """`erase, add = self.gates(x[:, t])`, with the function's body in place of the call."""
+        names = [e.id for e in target.elts if isinstance(e, ast.Name)]
+        function = repeated_function(self.sites, call)
+        if function is None or len(names) != len(target.elts) or len(set(names)) != len(names):
+            raise RefusedError(f"line {node.lineno} is more than independent tensor work")
+        values = results(self.lifter, call, function)
+        if len(values) != len(names):
+            raise RefusedError(f"`{self.text(call)}` gives another number of values")
+        if any(name == loop.index for loop in self.lifter.loops for name in names) or self.totals & {*names}:
+            raise RefusedError(f"line {node.lineno} binds a name twice in a round")
+        self.lines += [f"{name} = {text}" for name, text in self.lifter.before.items()]
+        self.bound |= self.lifter.before.keys()
+        self.lifter.before.clear()
+        for name, value in zip(names, values, strict=True):
+            self.bind_value(name, value)
 
     def _augment(self, node: ast.AugAssign, target: ast.Name) -> None:
         name = target.id

@@ -77,7 +77,11 @@ class Work(ABC):
         lifter = self.lifter
         if any(name == loop.index for loop in lifter.loops) or name in self.totals:
             raise RefusedError(f"`{name}` is bound twice in a round")
-        lifted = lifter.lift(value)
+        self.bind_value(name, lifter.lift(value))
+
+    def bind_value(self, name: str, lifted: Value) -> None:
+        """The same for what is known of the value already."""
+        lifter = self.lifter
         self.forget(name)
         if isinstance(lifted, Batched) and lifted.view:
             # Another name for the same memory: what is written to one is read from the other.
