@@ -9,7 +9,15 @@ from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import arguments_of, function_of, loop_around, own_function, own_property, rounds_of
+from forwardlens.rules.callers import (
+    arguments_of,
+    function_of,
+    in_loop,
+    loop_around,
+    own_function,
+    own_property,
+    rounds_of,
+)
 from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
@@ -21,7 +29,7 @@ from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SA
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, depends_on_order, works
-from forwardlens.rules.vectorise import hoisted
+from forwardlens.rules.vectorise import hoisted, hoisted_results
 from forwardlens.source.dataflow import (
     METADATA,
     aliases,
@@ -982,10 +990,26 @@ def _helped(sites: Sites, loop: Looping, node: ast.Call) -> Match:
     assert cost is not None
     message = (
         f"`{shown(sites.tree.text(node))}` is computed step by step, {cost.calls} times in one forward, "
-        f"{percent(share)} of it: no step of it needs an earlier one, so one product could take all steps; compute it "
-        "for all steps before the loop and hand each round its part. No automatic fix: the loop is in another function"
+        f"{percent(share)} of it: no step of it needs an earlier one, so one product could take all steps"
     )
-    return Match(sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),))
+    fix: Fix | None = None
+    try:
+        fix = Fix("Compute all steps before the loop", "safe", _before_the_call(sites, loop, node))
+    except RefusedError as refused:
+        message = f"{message}; compute it for all steps before the loop. No automatic fix: {refused}"
+    return Match(
+        sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
+    )
+
+
+def _before_the_call(sites: Sites, loop: Looping, node: ast.Call) -> tuple[Edit, ...]:
+    """All of the method that computes `node`, in front of the loop that calls it."""
+    call, function = in_loop(sites, loop, node), sites.tree.function(node)
+    if not isinstance(call, ast.Call) or function is None:
+        raise RefusedError("the loop is in another function")
+    if isinstance(function.body[-1], ast.Return) and isinstance(function.body[-1].value, ast.Tuple):
+        return hoisted_results(sites, call, function)
+    return hoisted(sites, call, f"{function.name.strip('_')}_rows")
 
 
 def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:

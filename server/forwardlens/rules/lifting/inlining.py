@@ -72,6 +72,26 @@ def _helper_on_all(
     scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
 ) -> Value | None:
     """The same call with all rounds' values, if the function's text needs no change to take them."""
+    found = _on_all(scope, node, function, given, values)
+    if found is None or len(found[1]) != 1:
+        return None
+    return replace(found[1][0], text=found[0], atom=True, cut=None, view=False, fill=None)
+
+
+def results_of_all(scope: Scope, node: ast.Call, function: Function) -> tuple[str, list[Batched]]:
+    """The call with all rounds' values, and how each of its results holds them. Raises `RefusedError`."""
+    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
+    if given is not None and _is_plain(function):
+        values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a)}
+        found = _on_all(scope, node, function, given, values)
+        if found is not None:
+            return found
+    raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
+
+
+def _on_all(
+    scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
+) -> tuple[str, list[Batched]] | None:
     varying = [name for name, argument in given.items() if scope.varies(argument)]
     value = values.get(varying[0]) if len(varying) == 1 else None
     if not isinstance(value, Batched) or None in value.loops:
@@ -83,30 +103,34 @@ def _helper_on_all(
         # A helper's body takes no line of its own where the text stays as it is.
         inner = replace(_inner(scope, function, {varying[0]: inside}, {}), before={})
         try:
-            result = _unchanged(inner, function, free)
+            return scope.spliced(node, {given[varying[0]]: put.text}), _unchanged(inner, function, free)
         except RefusedError:
             continue
-        if isinstance(result, Batched):
-            text = scope.spliced(node, {given[varying[0]]: put.text})
-            return replace(result, text=text, atom=True, cut=None, view=False, fill=None)
     return None
 
 
-def _unchanged(scope: Scope, function: Function, free: Collection[str]) -> Value:
+def _unchanged(scope: Scope, function: Function, free: Collection[str]) -> list[Batched]:
     """What a function returns for all rounds at once if its text stays as it is. Raises `RefusedError`."""
     for statement in _work(function):
         if not isinstance(statement, (ast.Assign, ast.Return)) or statement.value is None:
             raise RefusedError("a function does more than compute a value")
-        value = scope.lift(statement.value)
-        if not isinstance(value, Batched) or value.text != scope.text(statement.value):
-            raise RefusedError("a function would have to be written in another way")
+        value = statement.value
+        parts = value.elts if isinstance(value, ast.Tuple) and isinstance(statement, ast.Return) else [value]
+        lifted = [_as_written(scope, part) for part in parts]
         if isinstance(statement, ast.Return):
-            return value
+            return lifted
         target = statement.targets[0]
         if len(statement.targets) != 1 or not isinstance(target, ast.Name) or target.id in free:
             raise RefusedError("a function does more than compute a value")
-        scope.values[target.id] = replace(value, text=target.id, atom=True, cut=None)
+        scope.values[target.id] = replace(lifted[0], text=target.id, atom=True, cut=None)
     raise RefusedError("a function returns nothing")
+
+
+def _as_written(scope: Scope, node: ast.expr) -> Batched:
+    value = scope.lift(node)
+    if not isinstance(value, Batched) or value.text != scope.text(node):
+        raise RefusedError("a function would have to be written in another way")
+    return value
 
 
 def results(scope: Scope, node: ast.Call, function: Function) -> list[Value]:

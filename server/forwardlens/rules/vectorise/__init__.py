@@ -5,7 +5,7 @@ must have a form for all rounds, and nothing after the loop may read what only t
 Otherwise it raises `RefusedError`, whose message says what stood in the way.
 """
 
-from forwardlens.rules.vectorise.hoisting import hoisted
+from forwardlens.rules.vectorise.hoisting import hoisted, hoisted_results
 from forwardlens.rules.vectorise.whole import vectorised
 
-__all__ = ["hoisted", "vectorised"]
+__all__ = ["hoisted", "hoisted_results", "vectorised"]

@@ -9,13 +9,14 @@ from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, indexed
 from forwardlens.rules.effects import may_train
 from forwardlens.rules.evidence import Sites
+from forwardlens.rules.lifting.inlining import results_of_all
 from forwardlens.rules.lifting.lifter import Lifter, lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, skips_rounds
 from forwardlens.rules.relation import changes_by_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
 from forwardlens.source.dataflow import aliases_of_all, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import dotted, unpacked, walk
+from forwardlens.source.tree import Function, dotted, unpacked, walk
 
 
 def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
@@ -25,21 +26,7 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     Raises `RefusedError`.
     """
     tree = sites.tree
-    node = next(tree.loops(call), None)
-    loop = loop_of(sites, node) if isinstance(node, (ast.For, ast.While)) else None
-    if loop is None or not isinstance(node, (ast.For, ast.While)):
-        raise RefusedError("the loop does not count up or run over a tensor")
-    if loop.start or loop.step > 1:
-        raise RefusedError("the loop does not count from 0 in steps of 1")
-    if leaves_early(node) or skips_rounds(node) or tree.statement(call) not in loop.body:
-        raise RefusedError("it does not happen in every round")
-    if not stands_alone(tree, node):
-        raise RefusedError("the loop shares a line with other code")
-    lifter = lifter_for(sites, loop)
-    _know_temporaries(lifter, node, tree.statement(call))
-    made = sorted(names_read(call) & lifter.bound - lifter.values.keys())
-    if made:
-        raise RefusedError(f"`{made[0]}` is computed in the same round")
+    loop, node, lifter = _plain_loop(sites, call)
     value = lifter.lift(call)
     if isinstance(value, Fixed):
         raise RefusedError("every round gives the same value")
@@ -61,6 +48,51 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     if edits is None:
         raise RefusedError("the edits do not fit together")
     return edits
+
+
+def hoisted_results(sites: Sites, call: ast.Call, function: Function) -> tuple[Edit, ...]:
+    """`erase, add = self.gates(x[:, t])` for all rounds before the loop, and the round's parts of both inside it."""
+    loop, node, lifter = _plain_loop(sites, call)
+    statement = sites.tree.parent(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    names = _named(target)
+    text, values = results_of_all(lifter, call, function)
+    if loop.index is None or not names or len(names) != len(values):
+        raise RefusedError("the loop has no counter to pick a round's part with")
+    require_rounds(lifter.needs_rounds)
+    _require_unchanged(sites, loop, node, call)
+    whole = [sites.fresh_name(loop.function, element, f"{name}_rows") for name, element in names]
+    parts = [indexed(w, [*[":"] * v.loop, loop.index]) for w, v in zip(whole, values, strict=True)]
+    before = insert_before(sites.tree, node, [lifter.lengths.finished(f"{', '.join(whole)} = {text}")])
+    edits = checked(sites.source, [before, replace_node(sites.source, call, ", ".join(parts))])
+    if edits is None:
+        raise RefusedError("the edits do not fit together")
+    return edits
+
+
+def _named(target: ast.expr | None) -> list[tuple[str, ast.Name]]:
+    return [(e.id, e) for e in target.elts if isinstance(e, ast.Name)] if isinstance(target, ast.Tuple) else []
+
+
+def _plain_loop(sites: Sites, call: ast.expr) -> tuple[Loop, ast.For | ast.While, Lifter]:
+    """The loop around an expression that every round computes, and a lifter that knows what the round has made."""
+    tree = sites.tree
+    node = next(tree.loops(call), None)
+    loop = loop_of(sites, node) if isinstance(node, (ast.For, ast.While)) else None
+    if loop is None or not isinstance(node, (ast.For, ast.While)):
+        raise RefusedError("the loop does not count up or run over a tensor")
+    if loop.start or loop.step > 1:
+        raise RefusedError("the loop does not count from 0 in steps of 1")
+    if leaves_early(node) or skips_rounds(node) or tree.statement(call) not in loop.body:
+        raise RefusedError("it does not happen in every round")
+    if not stands_alone(tree, node):
+        raise RefusedError("the loop shares a line with other code")
+    lifter = lifter_for(sites, loop)
+    _know_temporaries(lifter, node, tree.statement(call))
+    made = sorted(names_read(call) & lifter.bound - lifter.values.keys())
+    if made:
+        raise RefusedError(f"`{made[0]}` is computed in the same round")
+    return loop, node, lifter
 
 
 def _iterated_parts(sites: Sites, loop: Loop, node: ast.For, call: ast.expr, parts: str) -> list[Edit]:
