@@ -1701,6 +1701,34 @@ CASES = [
         """,
         NETWORKS,
     ),
+    Case(
+        "carried inside each round",
+        LEFT,
+        "torch.randn(6, 24, 8), torch.randn(6, 24, 8)",
+        """
+        def forward(self, x, y):
+            rows = []
+            for t in range(x.size(1)):
+                h = torch.where(y[:, t] > 0, x[:, t], 0.0)
+                for step in range(5):
+                    h = 0.9 * h + 0.1 * y[:, t].tanh()
+                rows.append(h + y[:, t])
+            return torch.stack(rows, dim=1)
+        """,
+    ),
+    Case(
+        "a view of a clone is scaled",
+        ANY,
+        "torch.randn(6, 8), torch.randn(6, 8)",
+        """
+        def forward(self, x, y):
+            z = x.clone()
+            part = z[:]
+            for i in range(x.size(0)):
+                part[i] *= y[i].tanh() * 2
+            return z + part
+        """,
+    ),
 ]
 
 

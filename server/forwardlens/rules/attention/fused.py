@@ -42,7 +42,7 @@ def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) 
         ]
     except NoCounterpartError as refused:
         return None, str(refused)
-    changed = _changed_later(chain, found.nodes)
+    changed = _changed_later(chain, node, found.nodes)
     if changed is not None:
         return None, f"`{changed}` is changed in place later, and the fused operator keeps it for its backward"
     three = len(chain.shape) == 3
@@ -72,20 +72,36 @@ def fused(chain: Chain, node: ast.expr, values: Product, *, weights_left: bool) 
     return Fix(title, "safe", changed), ""
 
 
-def _changed_later(chain: Chain, operands: Sequence[ast.expr]) -> str | None:
-    """What the operands are made of, if it is changed in place after the products that need it no more."""
+def _changed_later(chain: Chain, node: ast.expr, operands: Sequence[ast.expr]) -> str | None:
+    """What the operands are made of, or what has the result, if it is changed in place after the products."""
     tree, function = chain.sites.tree, chain.sites.tree.function(chain.final)
     if function is None:
         return None
-    places = {place for operand in operands for place in may_alias(operand)} - {"self"}
-    shared = aliases_of_all(function, places) - {"self"}
+    places = {place for operand in operands for place in may_alias(operand)} | _holders(chain, node)
+    shared = aliases_of_all(function, places - {"self"}) - {"self"}
     repeated = any(tree.loops(chain.final))
     gone = {id(node) for statement in chain.statements for node in walk(statement)}
-    for node, place in changes(chain.sites, function):
-        later = repeated or getattr(node, "lineno", 0) > (chain.final.end_lineno or chain.final.lineno)
-        if later and id(node) not in gone and (place is None or any(overlap(place, s) for s in shared)):
+    for change, place in changes(chain.sites, function):
+        later = repeated or getattr(change, "lineno", 0) > (chain.final.end_lineno or chain.final.lineno)
+        if later and id(change) not in gone and (place is None or any(overlap(place, s) for s in shared)):
             return place or chain.sites.tree.text(operands[0])
     return None
+
+
+def _holders(chain: Chain, node: ast.expr) -> set[str]:
+    """The names that the final statement gives the value of `node`, or a view of it."""
+    tree, value = chain.sites.tree, node
+    while value is not chain.final:
+        above = tree.parent(value)
+        called = tree.parent(above) if isinstance(above, ast.Attribute) else above
+        if isinstance(above, (ast.BinOp, ast.Compare, ast.UnaryOp)) or above is None:
+            return set()
+        if isinstance(called, ast.Call) and called.func is not above:
+            # A function or a layer computes a value of its own.
+            return set()
+        value = above
+    targets = chain.final.targets if isinstance(chain.final, ast.Assign) else []
+    return {name for target in targets if (name := dotted(target)) is not None}
 
 
 def _stable(chain: Chain) -> bool:

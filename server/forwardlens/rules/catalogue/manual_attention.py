@@ -179,6 +179,25 @@ def build():
 """,
         ),
         Example(
+            "result-changed-in-place",
+            """\
+import torch
+from torch import nn
+
+
+class Reset(nn.Module):
+    def forward(self, q, k, v, gone):
+        scores = q @ k.transpose(-1, -2) / q.size(-1) ** 0.5
+        out = torch.softmax(scores, dim=-1) @ v  #!
+        out[gone] = 0.0
+        return out
+
+
+def build():
+    return Reset(), (torch.randn(4, 4, 64, 16), *torch.randn(2, 4, 4, 64, 16), torch.rand(4, 4, 64) > 0.5)
+""",
+        ),
+        Example(
             "padding-filled-in-place",
             """\
 import math

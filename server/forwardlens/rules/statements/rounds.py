@@ -14,7 +14,7 @@ from forwardlens.rules.statements.branches import branch, skipped
 from forwardlens.rules.statements.sums import accumulate, added_to_itself, running, running_value
 from forwardlens.rules.statements.work import INPLACE, Appended, Work, is_empty
 from forwardlens.rules.statements.writes import inplace, update, write
-from forwardlens.source.dataflow import names_read
+from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.rewrite import splice
 from forwardlens.source.tree import dotted, walk
 
@@ -202,6 +202,9 @@ class Rounds(Work):
             raise RefusedError("a `while` loop inside the loop counts its own rounds")
         if loop.stop is not None and self.lifter.varies(loop.stop) and loop.index is None:
             raise RefusedError("the number of rounds changes inside the loop")
+        again = {name for statement in loop.body for name in names_bound(statement)} & self.lifter.values.keys()
+        if again:
+            raise RefusedError(f"`{min(again)}` carries a value from one round of a loop inside to the next")
         inner = Rounds(self.sites, loop, self.unit, self.lifter.deeper(loop))
         inner.totals = self.totals
         for _, lines in inner.block(loop.body):

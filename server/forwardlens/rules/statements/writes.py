@@ -13,7 +13,7 @@ from forwardlens.rules.statements.lengths import write_lengths
 from forwardlens.rules.statements.regions import assignable, fitted, region_of, whole, written_rank
 from forwardlens.rules.statements.work import Filled, Work
 from forwardlens.rules.windows import plain_text
-from forwardlens.source.dataflow import root
+from forwardlens.source.dataflow import aliases, root
 from forwardlens.source.rewrite import splice
 
 
@@ -101,7 +101,20 @@ def update(work: Work, node: ast.AugAssign, target: ast.Subscript) -> None:
     text = fitted(value, whole(work, region, target), seen)
     if len(region.loops) == work.lifter.depth:
         work.lifter.meet([value, region])
-    work.lines.append(splice(work.sites.source, node, {node.target: region.text, node.value: text}))
+    method = _METHODS.get(type(node.op))
+    if method is not None and region.text.endswith("]") and _may_be_view(work, target):
+        work.lines.append(f"{region.text}.{method}({text})")
+    else:
+        work.lines.append(splice(work.sites.source, node, {node.target: region.text, node.value: text}))
+
+
+# `x[:n] += y` also assigns `x[:n]` to itself. Where x is a view of a leaf and n covers all of it, torch refuses that.
+_METHODS: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}
+
+
+def _may_be_view(work: Work, target: ast.expr) -> bool:
+    place = root(target)
+    return place is None or bool(aliases(work.loop.function, place) - {place})
 
 
 def _summed_into(work: Work, target: ast.expr, region: Batched, value: Batched) -> tuple[Batched, Batched]:
