@@ -1729,6 +1729,18 @@ CASES = [
             return z + part
         """,
     ),
+    Case(
+        "added along what may be empty",
+        LEFT,
+        "torch.randn(6, 24)",
+        """
+        def forward(self, s):
+            z = s * 1.0
+            for i in range(s.size(1)):
+                z[:, i] += (s[:, i] - s.new_zeros(s.shape[-1], s.shape[0])).amax(-2)
+            return z
+        """,
+    ),
 ]
 
 

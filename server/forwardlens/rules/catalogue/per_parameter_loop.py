@@ -39,9 +39,9 @@ class PerParameterLoop(Rule):
     ## Fix safety
     Zeroing is replaced by `zero_grad()`, which drops the gradients, as safe if a backward follows in the same
     function, or behind its only call, and nothing else in the file reads `.grad` before it. A parameter without a
-    gradient then keeps None, so that an optimiser skips it where it would have seen zeros. Everything else is only
-    explained, because lists must agree in dtype and device, and integer buffers need a copy where others take an
-    average.
+    gradient then keeps None, so that an optimiser skips it where it would have seen zeros: with any but plain SGD the
+    fix is unsafe. Everything else is only explained, because lists must agree in dtype and device, and integer buffers
+    need a copy where others take an average.
     """
 
     name: ClassVar[str] = "per-parameter-loop"
@@ -390,7 +390,7 @@ def _match(sites: Sites, loop: Looping, work: list[ast.AST]) -> Match:
     try:
         if not zeroing or not isinstance(loop, ast.For):
             raise RefusedError(_advice(loop))
-        fix = Fix("Drop the gradients instead of zeroing them", "safe", _dropped(sites, loop, zeroing))
+        fix = _without_gradients(sites, _dropped(sites, loop, zeroing))
     except RefusedError as refused:
         message = f"{message}; {refused}"
     return Match(
@@ -430,6 +430,23 @@ def _zeroing(loop: Looping) -> list[ast.stmt]:
     return block if block and all(_zeroes(s, names) for s in block) and any(_is_zero(s) for s in block) else []
 
 
+def _without_gradients(sites: Sites, edits: tuple[Edit, ...]) -> Fix:
+    title = "Drop the gradients instead of zeroing them"
+    if not any(_moves_by_zeros(n) for n in walk(sites.tree.module)):
+        return Fix(title, "safe", edits)
+    reason = "an optimizer with momentum or decay moves a parameter by zeros, and leaves one without a gradient alone"
+    return Fix(title, "unsafe", edits, reason)
+
+
+def _moves_by_zeros(node: ast.AST) -> bool:
+    """An optimizer of `torch.optim` for which a gradient of zeros is not the same as none: any but plain SGD."""
+    place = dotted(node.func) if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call) or place is None or "optim" not in place.split(".")[:-1]:
+        return False
+    plain = place.endswith(".SGD") and {k.arg for k in node.keywords} <= {"lr", "params", "foreach", "fused"}
+    return not plain and not place.split(".")[-1].islower()
+
+
 def _zeroed_behind(sites: Sites, loop: Looping) -> Iterator[Match]:
     """Gradients that an update of the weights sets to zero once it is done with them."""
     block: list[ast.stmt] = [] if _zeroing(loop) or not isinstance(loop, ast.For) else loop.body
@@ -454,7 +471,7 @@ def _zeroed_behind(sites: Sites, loop: Looping) -> Iterator[Match]:
         share,
         {"tensors": counted},
         (head(sites, loop),),
-        (Fix("Drop the gradients instead of zeroing them", "safe", edits),) if edits else (),
+        (_without_gradients(sites, edits),) if edits else (),
     )
 
 

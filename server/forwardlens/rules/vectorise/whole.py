@@ -146,7 +146,7 @@ def _for_edits(
     rounds.lifter.writes = written_places(loop, node)
     lines = [(statement, line) for statement, own in rounds.block(loop.body) for line in own]
     require_independent(sites, loop, node, rounds)
-    if rounds.totals or rounds.writes:
+    if rounds.totals or rounds.writes or rounds.written:
         require_rounds(rounds.lifter.needs_rounds)
     names = {name for inner in rounds.loops for name in inner.variables} | rounds.bound
     names &= {n.id for n in walk(loop.function) if isinstance(n, ast.Name)}
