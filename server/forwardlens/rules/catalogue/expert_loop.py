@@ -229,7 +229,7 @@ def _repeated(sites: Sites, node: ast.AST) -> bool:
 
 def _has_expert(sites: Sites, loop: Looping) -> bool:
     """Whether the rounds differ in the layer that they run, or in the weight of a product."""
-    for parts, variables in _rounds(sites, loop, body(loop), frozenset(variables_of(loop)), frozenset()):
+    for parts, variables in _rounds(sites, body(loop), frozenset(variables_of(loop))):
         for node in (n for part in parts for n in walk(part)):
             if isinstance(node, ast.Call) and _varies(node.func, variables):
                 return True
@@ -245,23 +245,29 @@ def _has_expert(sites: Sites, loop: Looping) -> bool:
 
 
 def _rounds(
-    sites: Sites, loop: Looping, parts: list[ast.AST], variables: frozenset[str], seen: frozenset[Function]
+    sites: Sites, parts: list[ast.AST], variables: frozenset[str]
 ) -> Iterator[tuple[list[ast.AST], frozenset[str]]]:
     """What a round runs, with the names that hold the loop's number, a layer or a weight that it chose.
 
-    The functions that the round calls are part of it, with the parameters that are given such a value.
+    The functions that the round calls are part of it, with the parameters that are given such a value: once for all
+    calls that give it to the same ones.
     """
-    for node in (n for part in parts for n in walk(part)):
-        if isinstance(node, ast.Assign) and _varies(node.value, variables) and _is_own(node.value):
-            variables |= {t.id for t in node.targets if isinstance(t, ast.Name)}
-    yield parts, variables
-    for call in (n for part in parts for n in walk(part) if isinstance(n, ast.Call)):
-        function = own_function(sites, call)
-        if function is None or function in seen:
-            continue
-        given = arguments_of(function, call, method=sites.tree.owner(function) is not None) or {}
-        inner = frozenset(name for name, value in given.items() if _varies(value, variables))
-        yield from _rounds(sites, loop, [*function.body], inner, seen | {function})
+    todo, met = [(parts, variables)], set[tuple[Function, frozenset[str]]]()
+    while todo:
+        parts, variables = todo.pop()
+        for node in (n for part in parts for n in walk(part)):
+            if isinstance(node, ast.Assign) and _varies(node.value, variables) and _is_own(node.value):
+                variables |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        yield parts, variables
+        for call in (n for part in parts for n in walk(part) if isinstance(n, ast.Call)):
+            function = own_function(sites, call)
+            if function is None:
+                continue
+            given = arguments_of(function, call, method=sites.tree.owner(function) is not None) or {}
+            inner = frozenset(name for name, value in given.items() if _varies(value, variables))
+            if (function, inner) not in met:
+                met.add((function, inner))
+                todo.append(([*function.body], inner))
 
 
 def _is_own(node: ast.expr) -> bool:
@@ -292,7 +298,7 @@ def _searches(sites: Sites, loop: Looping) -> bool:
     """Whether a round looks for positions, whose number only the device knows."""
     return any(
         op.name.startswith("aten::nonzero") or op.name == "aten::argwhere"
-        for parts, _ in _rounds(sites, loop, body(loop), frozenset(), frozenset())
+        for parts, _ in _rounds(sites, body(loop), frozenset())
         for part in parts
         for _, cost in sites.inside(part)
         for op in cost.ops
@@ -301,7 +307,7 @@ def _searches(sites: Sites, loop: Looping) -> bool:
 
 def _match(sites: Sites, loop: Looping, finding: list[ast.AST]) -> Match:
     inside = [(n, c) for part in body(loop) for n, c in sites.inside(part) if in_rounds(c)]
-    parts = [part for parts, _ in _rounds(sites, loop, body(loop), frozenset(), frozenset()) for part in parts]
+    parts = [part for parts, _ in _rounds(sites, body(loop), frozenset()) for part in parts]
     hot = max(inside, key=lambda item: item[1].share)[0]
     experts = max(rounds_of(sites, n) for n in finding)
     calls = sum(op.calls for part in parts for _, c in sites.inside(part) for op in outermost(c))
