@@ -781,9 +781,9 @@ def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
     given = " and ".join(f"`{_short(sites.tree.text(size))}`" for size in sizes)
     return Match(
         sites.source.span(node),
-        f"`{_short(sites.tree.text(node))}` makes the same {times(cost.calls)} in every forward with the same {given}, "
-        f"{percent(share)} of it: keep what it gave for each of them. No automatic fix: how many shapes there will be, "
-        "and for how long they are worth keeping, only you know",
+        f"`{_short(sites.tree.text(node))}` gives the same for the same {given} and is computed {times(cost.calls)} in "
+        f"every forward, {percent(share)} of it: keep what it gave for each of them. No automatic fix: how many shapes "
+        "there will be, and which are worth keeping, only you know",
         share,
         {"calls": cost.calls},
     )
