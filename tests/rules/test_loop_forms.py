@@ -1741,6 +1741,92 @@ CASES = [
             return z
         """,
     ),
+    Case(
+        "a norm that names no dimension",
+        ANY,
+        FRAMES,
+        """
+        def look(self, frame):
+            seen = self.cnn(frame)
+            return seen / (1 + seen.norm(1))
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that changes what it is given",
+        LEFT,
+        FRAMES,
+        """
+        def look(self, frame):
+            frame *= 0.5
+            return self.cnn(frame)
+
+        def forward(self, x):
+            x = x.clone()
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1) + x.sum()
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that rectifies what it is given",
+        LEFT,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(F.relu(frame, inplace=True))
+
+        def forward(self, x):
+            x = x.clone()
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1) + x.sum()
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that draws",
+        LEFT,
+        FRAMES,
+        """
+        def look(self, frame):
+            return self.cnn(frame) + torch.randn(4)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that adds to its own",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            seen = self.cnn(frame)
+            twice = seen * 2
+            twice += seen
+            return torch.maximum(twice, seen)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
+        "a helper that flattens in part",
+        ANY,
+        FRAMES,
+        """
+        def look(self, frame):
+            seen = self.conv(frame)
+            return seen.flatten(start_dim=1, end_dim=2).amax(dim=2)
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
 ]
 
 

@@ -33,6 +33,9 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
+# Parts of the names of operators whose results depend on how often and in which order they run.
+_RANDOM = ("rand", "normal_", "bernoulli", "dropout", "uniform_", "multinomial", "exponential_", "poisson", "rrelu")
+_STATISTICS = ("batch_norm", "instance_norm")
 
 
 class Sites:
@@ -194,3 +197,18 @@ def percent(share: float) -> str:
 
 def times(count: int) -> str:
     return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
+
+
+def depends_on_order(costs: Iterable[ExpressionCost], *, training: bool = True) -> str | None:
+    """The operator that draws random numbers or updates statistics; None if there is none.
+
+    Outside of `training` dropout hands on what it is given, and batch normalisation only reads its statistics.
+    """
+    for cost in costs:
+        for op in cost.ops:
+            name = op.name.removeprefix("aten::")
+            if not training and (name == "dropout" or any(part in name for part in _STATISTICS)):
+                continue
+            if any(part in name for part in (*_RANDOM, *_STATISTICS)):
+                return name
+    return None

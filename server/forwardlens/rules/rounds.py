@@ -23,9 +23,6 @@ _LOOKING = frozenset(
     split split_with_sizes chunk narrow flatten alias detach item _local_scalar_dense lift_fresh fill_ copy_ is_nonzero
     result_type size stride""".split()
 )
-# Parts of the names of operators whose results depend on how often and in which order they run.
-_RANDOM = ("rand", "normal_", "bernoulli", "dropout", "uniform_", "multinomial", "exponential_", "poisson", "rrelu")
-_STATISTICS = ("batch_norm", "instance_norm")
 # An operator on more elements than this has work of its own that outweighs its dispatch.
 _SMALL = 1 << 16
 # Shares that are this close to the largest may change places from one run to the next.
@@ -59,21 +56,6 @@ def is_ragged(sites: Sites, loop: Looping, node: ast.AST, cost: ExpressionCost) 
         for op in outermost(cost)
         if op.name not in _LOOKING
     )
-
-
-def depends_on_order(costs: Iterable[ExpressionCost], *, training: bool = True) -> str | None:
-    """The operator that draws random numbers or updates statistics; None if there is none.
-
-    Outside of `training` dropout hands on what it is given, and batch normalisation only reads its statistics.
-    """
-    for cost in costs:
-        for op in cost.ops:
-            name = op.name.removeprefix("aten::")
-            if not training and (name == "dropout" or any(part in name for part in _STATISTICS)):
-                continue
-            if any(part in name for part in (*_RANDOM, *_STATISTICS)):
-                return name
-    return None
 
 
 def costs_in(sites: Sites, loop: Looping) -> dict[ast.AST, ExpressionCost]:

@@ -16,13 +16,12 @@ from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.catalogue.per_parameter_loop import PerParameterLoop
 from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.evidence import Sites, depends_on_order, percent, sites_of
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, place
 from forwardlens.rules.rounds import (
     claimed,
     costs_in,
-    depends_on_order,
     first_of_the_costliest,
     independent,
     is_ragged,

@@ -23,12 +23,12 @@ from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
-from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
+from forwardlens.rules.evidence import Sites, depends_on_order, index_items, percent, sites_of
 from forwardlens.rules.loops import leaves_early, skips_rounds
 from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SAME, REDUCTIONS, is_torch_function
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
-from forwardlens.rules.rounds import claimed, depends_on_order, works
+from forwardlens.rules.rounds import claimed, works
 from forwardlens.rules.vectorise import hoisted, hoisted_results
 from forwardlens.source.dataflow import (
     METADATA,

@@ -14,9 +14,9 @@ from forwardlens.model import OpCost
 from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.constants import is_number
-from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.evidence import Sites, depends_on_order, index_items
 from forwardlens.rules.heads import shape_of, size_expression
-from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function
+from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, MAY_BE_SAME, is_torch_function
 from forwardlens.source.dataflow import is_inplace, names_read
 from forwardlens.source.tree import Function, argument, dotted, integer, walk
 
@@ -92,6 +92,8 @@ class _Follower:
     keeping: frozenset[str]
     depth: int = _DEPTH
     values: dict[str, _Value] = field(default_factory=dict[str, _Value])
+    # Names that hold memory of their own, which may change.
+    made: set[str] = field(default_factory=set[str])
 
     def call_with(self, call: ast.Call, given: ast.expr, rank: int) -> int:
         function = called_function(self.sites, call)
@@ -118,9 +120,12 @@ class _Follower:
                     return self._rows(value).rank
                 case ast.Assign(targets=[ast.Name() as target], value=value):
                     self.values[target.id] = self.value(value)
+                    self.made.discard(target.id)
+                    if _makes_memory(value):
+                        self.made.add(target.id)
                 case ast.Assign(targets=[ast.Tuple() as target], value=value) if shape_of(value) is not None:
                     self._sizes(target, value)
-                case ast.AugAssign(target=ast.Name() as target, op=op, value=value):
+                case ast.AugAssign(target=ast.Name() as target, op=op, value=value) if target.id in self.made:
                     sides = ast.copy_location(ast.BinOp(ast.Name(target.id, ast.Load()), op, value), statement)
                     self.values[target.id] = self._together(sides, [self._named(target.id), self.value(value)])
                 case _:
@@ -149,7 +154,7 @@ class _Follower:
         if isinstance(node, ast.Name):
             return self._named(node.id)
         if not any(isinstance(self._named(name), _Rows | _Count) for name in names_read(node)):
-            return _Same()
+            return self._steady(node)
         size = size_expression(node)
         if size is not None:
             return _Count() if size[1] == 0 and isinstance(self.value(size[0]), _Rows) else _Same()
@@ -172,6 +177,13 @@ class _Follower:
                 return self._called(node)
             case _:
                 raise RefusedError(f"`{self._text(node)}` may bring samples together")
+
+    def _steady(self, node: ast.expr) -> _Same:
+        """What has no part in the samples must give the same for each call, and draw nothing."""
+        drawn = depends_on_order(cost for _, cost in self.sites.inside(node))
+        if drawn is not None:
+            raise RefusedError(f"`{drawn}` draws other numbers in each call")
+        return _Same()
 
     def _together(self, node: ast.BinOp | ast.Compare, values: Sequence[_Value]) -> _Value:
         """An operator on each element: operands without samples must not have a dimension beside the samples'."""
@@ -232,7 +244,9 @@ class _Follower:
 
     def _operator(self, node: ast.Call, name: str, operands: Sequence[ast.expr]) -> _Value:
         """A function or a method of torch."""
-        if any(k.arg in {"out", None} for k in node.keywords) or any(isinstance(o, ast.Starred) for o in operands):
+        if any(k.arg in {"out", "inplace", None} for k in node.keywords) or any(
+            isinstance(o, ast.Starred) for o in operands
+        ):
             raise RefusedError(f"`{self._text(node)}` is not plain")
         if name in JOINS:
             return self._joined(node, name)
@@ -245,21 +259,33 @@ class _Follower:
             rows = {self._rows(o).rank for o in operands}
             if len(rows) == 1 and min(rows) >= 3:
                 return _Rows(rows.pop())
+        if name in ELEMENTWISE and not node.keywords and len(operands) > 1:
+            ranks = {v.rank for o in operands if isinstance(v := self.value(o), _Rows)}
+            fixed = [o for o in operands if not isinstance(self.value(o), _Rows)]
+            if len(ranks) == 1 and all(is_number(self.sites.tree, o) for o in fixed):
+                return _Rows(ranks.pop())
         rows = self._rows(operands[0])
         if any(not isinstance(o, _Same) for o in others):
             raise RefusedError(f"`{self._text(node)}` may bring samples together")
-        if name in ELEMENTWISE and (len(operands) == 1 or all(is_number(self.sites.tree, o) for o in operands[1:])):
+        if name in ELEMENTWISE and all(is_number(self.sites.tree, o) for o in operands[1:]):
             return rows
         if name in FUNCTIONS_OF_SAMPLES and _takes_batch(name, rows.rank, self._ops(node)):
             return rows
         dims = self._dims(node, operands)
+        if name == "norm" and len(operands) > 1 and not any(k.arg == "dim" for k in node.keywords):
+            raise RefusedError(f"`{self._text(node)}` names no dimension")
         if name in {"unsqueeze", "squeeze"} and len(dims) == 1:
             return self._with_or_without(node, name, rows.rank, dims[0])
         if name in {"transpose", "swapaxes"} and len(dims) == 2 and all(d % rows.rank for d in dims):
             return rows
         if name == "permute" and len(dims) == rows.rank and dims[0] == 0:
             return rows
-        if name == "flatten" and len(dims) in (1, 2) and dims[0] % rows.rank:
+        if (
+            name == "flatten"
+            and len(dims) in (1, 2)
+            and not any(k.arg == "end_dim" for k in node.keywords)
+            and dims[0] % rows.rank
+        ):
             last = dims[1] % rows.rank if len(dims) == 2 else rows.rank - 1
             return _Rows(rows.rank - (last - dims[0] % rows.rank))
         if name in _ALONG and dims and all(d % rows.rank for d in dims):
@@ -313,8 +339,9 @@ class _Follower:
         """The rank that a module of a library gives, by the operators that it ran at its call."""
         ops = self._ops(call)
         text = self._text(call.func)
-        # An operator in place that comes first changes what the call is given.
-        if not ops or not {op.name for op in ops} <= self.keeping or is_inplace(ops[0].name):
+        # An operator in place that comes first, or behind a view, changes what the call is given.
+        first = next((op.name for op in ops if op.name != "aten::flatten"), "")
+        if not ops or not {op.name for op in ops} <= self.keeping or is_inplace(first):
             raise RefusedError(f"`{text}` is not known to keep samples apart")
         samples = {_samples_of(op)[:1] for op in ops}
         batched = all(_takes_batch(op.name, len(_samples_of(op)), [op]) for op in ops)
@@ -330,6 +357,14 @@ class _Follower:
 
     def _text(self, node: ast.AST) -> str:
         return self.sites.tree.text(node) if isinstance(node, (ast.expr, ast.stmt)) and hasattr(node, "lineno") else ""
+
+
+def _makes_memory(node: ast.expr) -> bool:
+    """Whether a value certainly is memory of its own, and not what something was given."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name = node.func.attr
+        return (name in ELEMENTWISE - MAY_BE_SAME or name in _REDUCING) and not node.keywords
+    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare))
 
 
 def _takes_batch(name: str, rank: int, ops: Sequence[OpCost]) -> bool:
