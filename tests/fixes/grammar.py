@@ -16,7 +16,7 @@ Dims = tuple[str, ...]
 DType = Literal["float", "int", "bool"]
 
 VOCABULARY = 11
-HEAD = f"""\
+_HEAD = f"""\
 import math
 
 import torch
@@ -53,7 +53,7 @@ class Program(nn.Module):
 
     def forward(self, x, y, s, u, ids, mask, lengths):
 """
-TAIL = f"""
+_TAIL = f"""
 
 def build(batch=6, length=9, width=4):
     torch.manual_seed(0)
@@ -886,5 +886,9 @@ def program(seed: int) -> str:
     for _ in range(rng.choice((1, 1, 2)) if writer.plain else rng.randint(1, 3)):
         writer.block()
     writer.finish()
-    body = "\n".join(f"        {line}" for line in writer.rng.choice(_ENCODERS))
-    return HEAD.replace("{encoder}", body) + "\n".join(writer.lines) + "\n" + TAIL
+    return whole("\n".join(writer.lines) + "\n", writer.rng.choice(_ENCODERS))
+
+
+def whole(forward: str, encoder: Sequence[str] = _ENCODERS[0]) -> str:
+    """A program with the lines of its `forward` and of its module's."""
+    return _HEAD.replace("{encoder}", "\n".join(f"        {line}" for line in encoder)) + forward + _TAIL

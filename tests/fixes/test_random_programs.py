@@ -52,15 +52,15 @@ BEFORE = "        return torch.stack([x[:, i] * mask[:, i, None] for i in range(
     ("after", "seen"),
     [
         ("        return x * mask.unsqueeze(-1)\n", ""),
-        ("        return torch.where(mask.unsqueeze(-1), x, 0.0)\n", "one nan and infinity: value 0"),
+        ("        return torch.nan_to_num(x) * mask.unsqueeze(-1)\n", "one nan and infinity: value 0"),
         ("        return torch.stack([x[:, i] * mask[:, i, None] for i in range(5)], dim=1)\n", "other sizes: raises"),
         ("        return x.mul_(mask.unsqueeze(-1))\n", "plain: value"),
         ("        return (x * mask.unsqueeze(-1)).float()\n", "plain: value 0"),
-        ("        return (x * mask.unsqueeze(-1),)\n", "plain: 24 values became 26"),
+        ("        return (x * mask.unsqueeze(-1),)\n", "plain: 31 values became 33"),
     ],
 )
 def test_a_wrong_fix_would_be_seen(after: str, seen: str) -> None:
-    texts = [grammar.HEAD + body + grammar.TAIL for body in (BEFORE, after)]
+    texts = [grammar.whole(body) for body in (BEFORE, after)]
     before, changed = (programs.results(text, programs.Comparison(gradients=True)) for text in texts)
     found = programs.difference(before, changed)
     assert found.startswith(seen) if seen else found == ""
