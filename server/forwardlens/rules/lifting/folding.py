@@ -38,7 +38,7 @@ def folded(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched) -> 
         text, atom = _named(scope, node, text), True
     many = front.dims
     if many == 1:
-        # The one sample of a round is as long as nothing: the rounds themselves are the batch.
+        # Each round has one sample: the rounds themselves are the batch.
         called = scope.spliced(node, {argument: text})
         return Batched(called, rank, front.loops, (front.batch, *range(1, rank)))
     called = scope.spliced(node, {argument: f"{wrapped(text, atom)}.flatten(0, {many - 1})"})
