@@ -1827,6 +1827,18 @@ CASES = [
         """,
         NETWORKS,
     ),
+    Case(
+        "fills a boolean tensor",
+        FIXED,
+        "torch.randn(24, 6), torch.rand(24, 6) > 0.5",
+        """
+        def forward(self, s, mask):
+            seen = torch.zeros_like(mask)
+            for i in range(mask.size(0)):
+                seen[i] = mask[i].float() * s[i]
+            return seen
+        """,
+    ),
 ]
 
 
@@ -1851,6 +1863,15 @@ def test_form(case: Case, measured: tuple[SourceText, dict[str, list[Match]]]) -
         assert any("before the loop" in fix.title for fix in fixes), [match.message for match in found[case.class_name]]
     elif case.outcome != ANY:
         assert bool(whole) == (case.outcome == FIXED), [match.message for match in found[case.class_name]]
+
+
+def test_a_tensor_that_converts_what_is_written_to_it_stays(
+    measured: tuple[SourceText, dict[str, list[Match]]],
+) -> None:
+    _, found = measured
+    texts = [edit.text for match in found["FillsABooleanTensor"] for fix in match.fixes for edit in fix.edits]
+    assert texts
+    assert not any("seen = " in text for text in texts)
 
 
 def test_a_helper_is_written_once_where_it_is_called(measured: tuple[SourceText, dict[str, list[Match]]]) -> None:

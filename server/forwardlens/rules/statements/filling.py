@@ -41,6 +41,9 @@ def filled_at_once(
     if value.view:
         text, atom = f"{wrapped(text, atom)}.clone()", True
     kind = next((k for k in made.call.keywords if k.arg == "dtype"), None)
+    if kind is None and len({*op.dtypes[:2]}) > 1:
+        # Each write converted the values to the kind of number that the tensor has.
+        return None
     if kind is not None:
         text, atom = f"{wrapped(text, atom)}.to({tree.text(kind.value)})", True
     if moves(text):
