@@ -1798,6 +1798,19 @@ CASES = [
         NETWORKS,
     ),
     Case(
+        "divided by the number of samples, by a function",
+        FIXED,
+        FRAMES,
+        """
+        def look(self, frame):
+            return torch.div(self.cnn(frame), frame.size(0))
+
+        def forward(self, x):
+            return torch.stack([self.look(x[:, t]) for t in range(x.size(1))], dim=1)
+        """,
+        NETWORKS,
+    ),
+    Case(
         "a helper that adds to its own",
         FIXED,
         FRAMES,

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from forwardlens.rules.constants import attribute_value
+from forwardlens.rules.constants import attribute_value, method_of
 from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import Sites, ran_functions, sites_of
+from forwardlens.rules.operations import FORWARDS
 from forwardlens.rules.repeated import body
 from forwardlens.source.dataflow import bindings
 from forwardlens.source.tree import Function, Looping, Tree, dotted, tree_of, walk
@@ -134,7 +135,7 @@ def _main_call(tree: Tree, ran: _Ran, function: Function) -> ast.Call | None:
 
 
 def _is_forward(tree: Tree, function: Function) -> bool:
-    return tree.owner(function) is not None and function.name in {"forward", "__call__"}
+    return tree.owner(function) is not None and function.name in FORWARDS
 
 
 def _may_run(tree: Tree, ran: _Ran, node: ast.AST) -> bool:
@@ -231,10 +232,7 @@ def called_function(sites: Sites, call: ast.Call) -> Function | None:
     made = attribute_value(sites.tree, call, place.removeprefix("self."))
     name = dotted(made.func) if isinstance(made, ast.Call) else None
     classes = [n for n in sites.tree.module.body if isinstance(n, ast.ClassDef) and n.name == name]
-    for statement in classes[0].body if len(classes) == 1 else ():
-        if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
-            return statement
-    return None
+    return method_of(classes[0], "forward") if len(classes) == 1 else None
 
 
 def _of_class(tree: Tree, methods: Sequence[Function], owner: ast.ClassDef) -> Sequence[Function]:
@@ -261,13 +259,13 @@ def _ran(context: Context) -> dict[str, list[Function]]:
     return found
 
 
-def arguments_of(function: Function, call: ast.Call, *, method: bool) -> dict[str, ast.expr] | None:
+def arguments_of(function: Function, call: ast.Call) -> dict[str, ast.expr] | None:
     """What a call gives each parameter; None if that is not plain to see. Defaults have to be literals."""
     spec = function.args
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     if spec.vararg or spec.kwarg or spec.kwonlyargs or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    if method and not is_static(function):
+    if isinstance(call.func, ast.Attribute) and not is_static(function):
         if not names or names[0] != "self":
             return None
         names = names[1:]

@@ -122,7 +122,7 @@ def _given(
     sites: Sites, call: ast.Call, function: Function, is_constant: Callable[[ast.expr], bool]
 ) -> tuple[ast.expr, ...] | None:
     """The devices among the arguments of a call, all others of which are constants."""
-    given = arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+    given = arguments_of(function, call)
     if given is None:
         return None
     devices: list[ast.expr] = []
@@ -190,7 +190,7 @@ def _is_pure_call(sites: Sites, call: ast.Call, is_constant: Callable[[ast.expr]
         return func.attr in _ONE | _SEVERAL
     inner = own_function(sites, call)
     if inner is not None:
-        given = arguments_of(inner, call, method=isinstance(func, ast.Attribute))
+        given = arguments_of(inner, call)
         plain = given is not None and not any(k.arg == "device" for k in call.keywords)
         return plain and _is_pure(sites, inner, is_constant, depth - 1)
     if isinstance(func, ast.Name):

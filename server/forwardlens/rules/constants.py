@@ -19,10 +19,12 @@ def constructor(tree: Tree, node: ast.AST) -> Function | None:
     """The `__init__` of the class whose method `node` stands in."""
     function = tree.function(node)
     owner = tree.owner(function) if function is not None else None
-    for statement in owner.body if owner is not None else ():
-        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
-            return statement
-    return None
+    return None if owner is None else method_of(owner, "__init__")
+
+
+def method_of(owner: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    """The method of that name that a class itself defines."""
+    return next((s for s in owner.body if isinstance(s, ast.FunctionDef) and s.name == name), None)
 
 
 def attribute_stores(tree: Tree, node: ast.AST, name: str) -> Iterator[ast.AST]:

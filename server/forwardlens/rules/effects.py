@@ -15,7 +15,7 @@ from typing import Literal
 
 from forwardlens.rules.contract import Context
 from forwardlens.rules.evidence import Sites, sites_of
-from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.operations import FORWARDS, is_torch_function
 from forwardlens.source import dataflow
 from forwardlens.source.dataflow import METADATA, aliases_of_all, bindings, is_inplace, may_alias, names_bound
 from forwardlens.source.text import SourceText
@@ -31,7 +31,6 @@ _DEPTH = 2
 _TRAINING = frozenset({"step", "backward", "load_state_dict"})
 # These write only to the memory that they make.
 _MAKING = frozenset({"tensor", "as_tensor", "zeros", "ones", "full", "new_tensor", "new_zeros", "new_ones", "new_full"})
-_FORWARDS = ("forward", "__call__")
 # The position of what is given by keyword only.
 _NOWHERE = 1_000_000
 
@@ -118,7 +117,7 @@ class _Effects:
         self.by_function[function] = before | places
         if places - before:
             news.setdefault(function, set()).update(places - before)
-        if getattr(function, "name", None) in _FORWARDS:
+        if getattr(function, "name", None) in FORWARDS:
             changed = {_parameter(function, place.partition(".")[0]) or place for place in places}
             if changed - self.by_any_forward:
                 news.setdefault(None, set()).update(changed - self.by_any_forward)
@@ -226,7 +225,7 @@ def _program(sources: tuple[SourceText, ...]) -> _Program:
     bases: dict[str, set[str]] = defaultdict(set)
     for node in (n for tree in trees for n in walk(tree.module) if isinstance(n, ast.ClassDef)):
         bases[node.name] |= {(dotted(base) or "").split(".")[-1] for base in node.bases}
-    forwards = [found for name in _FORWARDS for found in named.get(name, ())]
+    forwards = [found for name in FORWARDS for found in named.get(name, ())]
     return _Program(named, {name: frozenset(above) for name, above in bases.items()}, forwards)
 
 
@@ -311,7 +310,7 @@ def _parameter(function: _Callable, name: str) -> _Parameter | None:
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     bound = bool(names) and names[0] in {"self", "cls"}
     if bound and name == names[0]:
-        return _Parameter("receiver", "", is_forward=getattr(function, "name", None) in _FORWARDS)
+        return _Parameter("receiver", "", is_forward=getattr(function, "name", None) in FORWARDS)
     names = names[1:] if bound else names
     if spec.kwarg is not None and name == spec.kwarg.arg:
         return _Parameter("keywords", "")
@@ -343,7 +342,7 @@ def _given(call: ast.Call, parameter: _Parameter) -> list[ast.expr]:
     """The expressions of a call that a parameter may get its value from."""
     if parameter.kind == "receiver":
         called = call.func.attr if isinstance(call.func, ast.Attribute) else None
-        itself = parameter.is_forward and called not in _FORWARDS
+        itself = parameter.is_forward and called not in FORWARDS
         return [call.func.value if isinstance(call.func, ast.Attribute) and not itself else call.func]
     if parameter.kind == "keywords":
         return [k.value for k in call.keywords]

@@ -194,7 +194,7 @@ class LayoutReaders:
 
     def _enter(self, call: ast.Call, function: Function, node: ast.expr, kind: Kind) -> bool:
         """Follow an argument into a function or a module of the file, and what that gives. Whether it could be."""
-        given = arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+        given = arguments_of(function, call)
         name = next((name for name, argument in (given or {}).items() if argument is node), None)
         if name is None or function.decorator_list or isinstance(function, ast.AsyncFunctionDef):
             return False

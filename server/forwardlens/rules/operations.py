@@ -8,6 +8,8 @@ from functools import lru_cache
 from forwardlens.source.dataflow import METADATA
 from forwardlens.source.tree import dotted, module_aliases, walk
 
+# The methods that a call of a module runs.
+FORWARDS = ("forward", "__call__")
 # Each element of the result depends on the elements at its position alone; arguments broadcast against each other.
 ELEMENTWISE = frozenset(
     """abs neg exp expm1 log log1p log2 sqrt rsqrt square reciprocal sign sin cos tan tanh sigmoid erf floor ceil round

@@ -170,6 +170,13 @@ def unpacked(target: ast.AST | None, value: ast.expr) -> list[tuple[ast.expr, as
     return None if starred or len(target.elts) != len(value.elts) else [*zip(target.elts, value.elts, strict=True)]
 
 
+def assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """What an assignment to one target binds, with what each gets: `rows = []`, `total, rows = 0, []`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    return unpacked(statement.targets[0], statement.value) or [(statement.targets[0], statement.value)]
+
+
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     """The argument of a call, given by position or by keyword. None if absent or hidden behind a star."""
     if any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):

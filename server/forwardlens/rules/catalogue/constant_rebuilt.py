@@ -773,8 +773,10 @@ def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
     if caller is None or not _in_forward(sites, node) or cost is None or not cost.calls or not wall:
         return None
     share = cost.total_ms / wall
+    if share < _LEAST_OF_SHAPES:
+        return None
     sizes = [a for a in (*node.args, *(k.value for k in node.keywords)) if _is_size(sites.tree, caller, a)]
-    if share < _LEAST_OF_SHAPES or not sizes or not _only_read(sites, node):
+    if not sizes or not _only_read(sites, node):
         return None
     if constant_tensors(sites, node, lambda a: a in sizes or _is_constant(sites, a), as_run=True) is None:
         return None

@@ -311,11 +311,7 @@ def _calls_with_the_same(sites: Sites, cast: ast.Call, cost: ExpressionCost, pla
     ran = [f for f in ran_functions(sites.context) if f in tree.functions()]
     every = [n for f in ran for n in walk(f) if isinstance(n, ast.Call) and called_function(sites, n) is function]
     counted = sum(own.calls for call in every if (own := sites.cost(call)) is not None)
-    names = {
-        (tree.function(call), dotted(given.get(place, call)))
-        for call in every
-        if (given := arguments_of(function, call, method=isinstance(call.func, ast.Attribute))) is not None
-    }
+    names = {(tree.function(call), dotted((arguments_of(function, call) or {}).get(place, call))) for call in every}
     caller, name = names.pop() if len(names) == 1 else (None, None)
     same = caller is not None and name is not None and "." not in name and len(bindings(caller, name)) == 1
     return every if same and counted == cost.calls else ()

@@ -263,7 +263,7 @@ def _rounds(
             function = own_function(sites, call)
             if function is None:
                 continue
-            given = arguments_of(function, call, method=sites.tree.owner(function) is not None) or {}
+            given = arguments_of(function, call) or {}
             inner = frozenset(name for name, value in given.items() if _varies(value, variables))
             if (function, inner) not in met:
                 met.add((function, inner))

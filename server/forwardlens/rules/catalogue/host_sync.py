@@ -19,7 +19,7 @@ from forwardlens.rules.guards import Guard, guard_of
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
 from forwardlens.rules.readouts import elements_read
 from forwardlens.rules.rounds import claimed, only_elements
-from forwardlens.source.dataflow import aliases_of_all, definition, names_bound, names_read, overlap
+from forwardlens.source.dataflow import aliases_of_all, bindings, definition, names_bound, names_read, overlap
 from forwardlens.source.rewrite import (
     checked,
     has_comment,
@@ -843,8 +843,8 @@ def _only_arithmetic(sites: Sites, node: ast.expr, function: Function, dtype: st
         return True
     called = called_function(sites, parent) if isinstance(parent, ast.Call) and node in parent.args else None
     if called is not None and isinstance(parent, ast.Call):
-        given = arguments_of(called, parent, method=isinstance(parent.func, ast.Attribute)) or {}
-        names = [name for name, argument in given.items() if argument is node and not _stored(called, name)]
+        given = arguments_of(called, parent) or {}
+        names = [name for name, argument in given.items() if argument is node and len(bindings(called, name)) == 1]
         return bool(names) and _reads_only_arithmetic(sites, called, names[0], dtype, depth)
     if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Attribute):
         # `x.div(peak)`: named so that a number and a tensor mean the same.
@@ -889,7 +889,3 @@ def _reads_only_arithmetic(sites: Sites, function: Function, name: str, dtype: s
         and not changed
         and all(_only_arithmetic(sites, read, function, dtype, depth + 1) for read in reads)
     )
-
-
-def _stored(function: Function, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in walk(function))

@@ -25,7 +25,14 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, depends_on_order, index_items, percent, sites_of
 from forwardlens.rules.loops import leaves_early, skips_rounds
-from forwardlens.rules.operations import ELEMENTWISE, FRESH_OPERATORS, MAY_BE_SAME, REDUCTIONS, is_torch_function
+from forwardlens.rules.operations import (
+    ELEMENTWISE,
+    FORWARDS,
+    FRESH_OPERATORS,
+    MAY_BE_SAME,
+    REDUCTIONS,
+    is_torch_function,
+)
 from forwardlens.rules.relation import changes_by_rounds, relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
 from forwardlens.rules.rounds import claimed, works
@@ -685,7 +692,7 @@ def build():
                 yield match
         for node, loop in helped:
             if loop not in taken:
-                yield _helped(sites, loop, node)
+                yield _projection(sites, loop, node)
 
 
 # -- the same in every round
@@ -794,7 +801,7 @@ def _places(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()
         own = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)} | names_bound(function)
         for place in (p for statement in function.body for p in _places(sites, statement, seen | {function})):
             name, _, rest = place.partition(".")
-            if name == "self" and rest and isinstance(inner, ast.Call) and function.name in {"forward", "__call__"}:
+            if name == "self" and rest and isinstance(inner, ast.Call) and function.name in FORWARDS:
                 yield f"{dotted(inner.func)}.{rest}"
             elif (name == "self" and rest) or name not in own:
                 yield place
@@ -979,37 +986,10 @@ def _takes_a_step(sites: Sites, loop: Looping, call: ast.AST, node: ast.Call) ->
     if not (dotted(call.func) or "").startswith("self.") or function_of(sites, call) is not function:
         return False
     name = dotted(node.args[0]) or ""
-    step = (arguments_of(function, call, method=True) or {}).get(name)
+    step = (arguments_of(function, call) or {}).get(name)
     if step is None or len(bindings(function, name)) != 1 or not names_read(step) & bound_in(loop):
         return False
     return relation(sites, loop, step) == "independent" and _unchanged(sites, loop, node)
-
-
-def _helped(sites: Sites, loop: Looping, node: ast.Call) -> Match:
-    cost, share = sites.cost(node), sites.share(node)
-    assert cost is not None
-    message = (
-        f"`{shown(sites.tree.text(node))}` is computed step by step, {cost.calls} times in one forward, "
-        f"{percent(share)} of it: no step of it needs an earlier one, so one product could take all steps"
-    )
-    fix: Fix | None = None
-    try:
-        fix = Fix("Compute all steps before the loop", "safe", _before_the_call(sites, loop, node))
-    except RefusedError as refused:
-        message = f"{message}; compute it for all steps before the loop. No automatic fix: {refused}"
-    return Match(
-        sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
-    )
-
-
-def _before_the_call(sites: Sites, loop: Looping, node: ast.Call) -> tuple[Edit, ...]:
-    """All of the method that computes `node`, in front of the loop that calls it."""
-    call, function = in_loop(sites, loop, node), sites.tree.function(node)
-    if not isinstance(call, ast.Call) or function is None:
-        raise RefusedError("the loop is in another function")
-    if isinstance(function.body[-1], ast.Return) and isinstance(function.body[-1].value, ast.Tuple):
-        return hoisted_results(sites, call, function)
-    return hoisted(sites, call, f"{function.name.strip('_')}_rows")
 
 
 def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:
@@ -1023,9 +1003,21 @@ def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:
     )
     fix: Fix | None = None
     try:
-        fix = Fix("Compute all steps before the loop", "safe", hoisted(sites, node, f"{_leaf(node)}_rows"))
+        fix = Fix("Compute all steps before the loop", "safe", _of_all_steps(sites, loop, node))
     except RefusedError as refused:
         message = f"{message}; compute it for all steps before the loop. No automatic fix: {refused}"
     return Match(
         sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
     )
+
+
+def _of_all_steps(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
+    """`node` in front of the loop, with all of the method that computes it where the loop calls one."""
+    call, function = in_loop(sites, loop, node), sites.tree.function(node)
+    if call is node:
+        return hoisted(sites, node, f"{_leaf(node)}_rows")
+    if not isinstance(call, ast.Call) or function is None:
+        raise RefusedError("the loop is in another function")
+    if isinstance(function.body[-1], ast.Return) and isinstance(function.body[-1].value, ast.Tuple):
+        return hoisted_results(sites, call, function)
+    return hoisted(sites, call, f"{function.name.strip('_')}_rows")

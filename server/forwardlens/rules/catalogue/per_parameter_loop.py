@@ -421,9 +421,7 @@ def _zeroing(loop: Looping) -> list[ast.stmt]:
     """The statements of a round that set gradients to zero, if the loop does nothing else; empty if it does."""
     if not isinstance(loop, ast.For):
         return []
-    block: list[ast.stmt] = loop.body
-    while len(block) == 1 and isinstance(block[0], ast.If) and not block[0].orelse:
-        block = block[0].body
+    block = _conditional(loop.body)
     while len(block) == 1 and isinstance(block[0], ast.For):
         block = block[0].body
     names = names_bound(loop)
@@ -449,18 +447,16 @@ def _moves_by_zeros(node: ast.AST) -> bool:
 
 def _zeroed_behind(sites: Sites, loop: Looping) -> Iterator[Match]:
     """Gradients that an update of the weights sets to zero once it is done with them."""
-    block: list[ast.stmt] = [] if _zeroing(loop) or not isinstance(loop, ast.For) else loop.body
-    while len(block) == 1 and isinstance(block[0], ast.If) and not block[0].orelse:
-        block = block[0].body
-    names = names_bound(loop) if isinstance(loop, ast.For) else frozenset[str]()
+    if _zeroing(loop) or not isinstance(loop, ast.For):
+        return
+    block, names = _conditional(loop.body), names_bound(loop)
     behind = [s for s in block if _zeroes(s, names)]
     zeros = [s for s in behind if _is_zero(s)]
     if not zeros or behind != block[-len(behind) :]:
         return
     counted = max((cost.calls for n in walk(zeros[-1]) if (cost := sites.cost(n)) is not None), default=0)
-    edits = None
-    if _is_read_here_alone(sites, loop) and all(stands_alone(sites.tree, s) for s in behind):
-        edits = checked(sites.source, [replace_statements(sites.tree, behind, [f"{_gradient(behind[-1])} = None"])])
+    edit = _to_none(sites, behind) if _is_read_here_alone(sites, loop) else None
+    edits = checked(sites.source, [edit]) if edit is not None else None
     share = sites.share(*behind)
     message = (
         f"This sets {counted} gradients to zero one by one, {percent(share)} of the forward: dropped ones cost nothing"
@@ -480,6 +476,20 @@ def _is_read_here_alone(sites: Sites, loop: ast.AST) -> bool:
     own, every = {id(n) for n in walk(loop)}, walk(sites.tree.module)
     reads = (n for n in every if isinstance(n, ast.Attribute) and n.attr == "grad")
     return any(_is_backward(n) for n in every) and all(id(n) in own for n in reads)
+
+
+def _conditional(block: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements under the conditions that a round does nothing without."""
+    while len(block) == 1 and isinstance(block[0], ast.If) and not block[0].orelse:
+        block = block[0].body
+    return block
+
+
+def _to_none(sites: Sites, zeroing: list[ast.stmt]) -> Edit | None:
+    """A gradient of None instead of one of zeros; None if the statements share lines with other code."""
+    if not all(stands_alone(sites.tree, statement) for statement in zeroing):
+        return None
+    return replace_statements(sites.tree, zeroing, [f"{_gradient(zeroing[-1])} = None"])
 
 
 def _zeroes(statement: ast.stmt, names: frozenset[str]) -> bool:
@@ -534,12 +544,12 @@ def _dropped(sites: Sites, loop: ast.For, zeroing: list[ast.stmt]) -> tuple[Edit
     start, end = offsets(sites.source, loop)
     whole = module is not None and stands_alone(tree, loop) and not has_comment(sites.source, start, end)
     if whole and not loop.orelse and _tests_only_gradient(loop):
-        edits = [replace_statements(tree, [loop], [f"{module}.zero_grad()"])]
+        edit = replace_statements(tree, [loop], [f"{module}.zero_grad()"])
     else:
-        if not all(stands_alone(tree, s) for s in zeroing):
-            raise RefusedError("call `zero_grad()`. No automatic fix: the loop shares lines with other code")
-        edits = [replace_statements(tree, zeroing, [f"{_gradient(zeroing[-1])} = None"])]
-    fitted = checked(sites.source, edits)
+        edit = _to_none(sites, zeroing)
+    if edit is None:
+        raise RefusedError("call `zero_grad()`. No automatic fix: the loop shares lines with other code")
+    fitted = checked(sites.source, [edit])
     if fitted is None:
         raise RefusedError("call `zero_grad()`")
     return fitted

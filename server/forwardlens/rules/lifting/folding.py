@@ -35,7 +35,8 @@ def folded(scope: Scope, node: ast.Call, argument: ast.expr, value: Batched) -> 
     front = _in_front(value)
     text, atom = front.text, front.atom
     if not value.view:
-        text, atom = _named(scope, node, text), True
+        # It is read twice, and would be computed twice.
+        text, atom = scope.name_before(text, "batch"), True
     many = front.dims
     if many == 1:
         # Each round has one sample: the rounds themselves are the batch.
@@ -56,12 +57,3 @@ def _in_front(value: Batched) -> _Front:
     if placed == sorted(placed):
         return _Front(*ordered(value, (*loops, batch, *rest)), count + 1, tuple(range(count)), count)
     return _Front(*ordered(value, (batch, *loops, *rest)), count + 1, tuple(range(1, count + 1)), 0)
-
-
-def _named(scope: Scope, node: ast.Call, text: str) -> str:
-    """A name for what would be computed twice otherwise."""
-    known = next((name for name, other in scope.before.items() if other == text), None)
-    name = known or scope.sites.fresh_name(scope.loops[0].function, node, "batch")
-    scope.before[name] = text
-    scope.lengths.name(name, text)
-    return name

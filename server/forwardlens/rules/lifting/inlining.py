@@ -4,46 +4,82 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, arranged
 from forwardlens.rules.callers import arguments_of, is_static
 from forwardlens.rules.lifting.counters import is_counted
 from forwardlens.rules.lifting.folding import folded
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.source.dataflow import names_bound, names_read, names_used, numbered
+from forwardlens.rules.operations import FORWARDS
+from forwardlens.source.dataflow import names_bound, names_read
 from forwardlens.source.tree import Function, dotted, is_atom, walk
 
 
-def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
-    """`self.encode(x[:, t])`: the function on what all rounds give it, or its body in place of the call."""
-    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
+@dataclass(frozen=True)
+class _Call:
+    """A call of a function in a round: what each parameter is given, and the values of those that change."""
+
+    node: ast.Call
+    function: Function
+    given: Mapping[str, ast.expr]
+    values: Mapping[str, Value]
+    varying: tuple[str, ...]
+
+    def only_value(self) -> tuple[ast.expr, str, Batched] | None:
+        """The argument, the parameter and the value of the only one that changes."""
+        name = self.varying[0] if len(self.varying) == 1 else ""
+        value = self.values.get(name)
+        return (self.given[name], name, value) if isinstance(value, Batched) else None
+
+
+def _read(scope: Scope, node: ast.Call, function: Function) -> _Call:
+    given = arguments_of(function, _spelled_out(scope, node))
     if given is None:
         raise RefusedError(f"it is not plain what `{scope.text(node.func)}` is given")
     if not _is_plain(function):
         raise RefusedError(f"`{scope.text(node.func)}` does more than compute a value")
-    values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a) and not is_counted(scope, a)}
-    whole = _helper_on_all(scope, node, function, given, values)
-    if whole is not None:
-        return whole
-    batched = _in_one_batch(scope, node, given, values)
+    varying = tuple(name for name, argument in given.items() if scope.varies(argument))
+    values = {n: scope.lift(given[n]) for n in varying if not is_counted(scope, given[n])}
+    return _Call(node, function, given, values, varying)
+
+
+def helper(scope: Scope, node: ast.Call, function: Function) -> Value:
+    """`self.encode(x[:, t])`: the function on what all rounds give it, or its body in place of the call."""
+    call = _read(scope, node, function)
+    whole = _on_all(scope, call)
+    if whole is not None and len(whole[1]) == 1:
+        return replace(whole[1][0], text=whole[0], atom=True, cut=None, view=False, fill=None)
+    batched = _in_one_batch(scope, call)
     if batched is not None:
         return batched
-    if function.name in {"forward", "__call__"}:
+    found = results(scope, node, function)
+    if len(found) != 1:
+        raise RefusedError(f"`{function.name}` gives several values")
+    return found[0]
+
+
+def results_of_all(scope: Scope, node: ast.Call, function: Function) -> tuple[str, list[Batched]]:
+    """The call with all rounds' values, and how each of its results holds them. Raises `RefusedError`."""
+    found = _on_all(scope, _read(scope, node, function))
+    if found is None:
         raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
-    return _helper_inside(scope, function, given, values)
+    return found
 
 
-def _in_one_batch(
-    scope: Scope, node: ast.Call, given: Mapping[str, ast.expr], values: Mapping[str, Value]
-) -> Batched | None:
+def results(scope: Scope, node: ast.Call, function: Function) -> list[Value]:
+    """What each name of `a, b = self.gates(x[:, t])` gets: the function's body in place of the call."""
+    call = _read(scope, node, function)
+    if function.name in FORWARDS:
+        raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
+    return _inside(scope, call)
+
+
+def _in_one_batch(scope: Scope, call: _Call) -> Batched | None:
     """The call with the samples of all rounds as one batch, if it keeps them apart."""
-    varying = [name for name, argument in given.items() if scope.varies(argument)]
-    value = values.get(varying[0]) if len(varying) == 1 else None
-    if not isinstance(value, Batched):
-        return None
+    only = call.only_value()
     try:
-        return folded(scope, node, given[varying[0]], value)
+        return None if only is None else folded(scope, call.node, only[0], only[2])
     except RefusedError:
         return None
 
@@ -68,42 +104,20 @@ def _inner(scope: Scope, function: Function, values: dict[str, Value], renamed: 
     return replace(scope, values=values, lists={}, renamed=renamed, bound=inside, caller=scope.home)
 
 
-def _helper_on_all(
-    scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
-) -> Value | None:
-    """The same call with all rounds' values, if the function's text needs no change to take them."""
-    found = _on_all(scope, node, function, given, values)
-    if found is None or len(found[1]) != 1:
+def _on_all(scope: Scope, call: _Call) -> tuple[str, list[Batched]] | None:
+    """The same call with all rounds' values and what it gives, if the function's text needs no change for that."""
+    only = call.only_value()
+    if only is None or None in only[2].loops:
         return None
-    return replace(found[1][0], text=found[0], atom=True, cut=None, view=False, fill=None)
-
-
-def results_of_all(scope: Scope, node: ast.Call, function: Function) -> tuple[str, list[Batched]]:
-    """The call with all rounds' values, and how each of its results holds them. Raises `RefusedError`."""
-    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
-    if given is not None and _is_plain(function):
-        values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a)}
-        found = _on_all(scope, node, function, given, values)
-        if found is not None:
-            return found
-    raise RefusedError(f"`{scope.text(node.func)}` is not known to work for all rounds at once")
-
-
-def _on_all(
-    scope: Scope, node: ast.Call, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
-) -> tuple[str, list[Batched]] | None:
-    varying = [name for name, argument in given.items() if scope.varies(argument)]
-    value = values.get(varying[0]) if len(varying) == 1 else None
-    if not isinstance(value, Batched) or None in value.loops:
-        return None
-    free = {name for name in given if name not in varying}
+    argument, name, value = only
+    free = call.given.keys() - {name}
     for right in dict.fromkeys((value.natural, value.round_rank)):
         put = arranged(value, right)
-        inside = replace(put, text=varying[0], atom=True, cut=None, view=False, boolean=False, fill=None)
+        inside = replace(put, text=name, atom=True, cut=None, view=False, boolean=False, fill=None)
         # A helper's body takes no line of its own where the text stays as it is.
-        inner = replace(_inner(scope, function, {varying[0]: inside}, {}), before={})
+        inner = replace(_inner(scope, call.function, {name: inside}, {}), before={})
         try:
-            return scope.spliced(node, {given[varying[0]]: put.text}), _unchanged(inner, function, free)
+            return scope.spliced(call.node, {argument: put.text}), _unchanged(inner, call.function, free)
         except RefusedError:
             continue
     return None
@@ -133,28 +147,9 @@ def _as_written(scope: Scope, node: ast.expr) -> Batched:
     return value
 
 
-def results(scope: Scope, node: ast.Call, function: Function) -> list[Value]:
-    """What each name of `a, b = self.gates(x[:, t])` gets: the function's body in place of the call."""
-    given = arguments_of(function, _spelled_out(scope, node), method=isinstance(node.func, ast.Attribute))
-    if given is None or not _is_plain(function) or function.name in {"forward", "__call__"}:
-        raise RefusedError(f"`{scope.text(node.func)}` does more than compute a value")
-    values = {n: scope.lift(a) for n, a in given.items() if scope.varies(a) and not is_counted(scope, a)}
-    return _inside(scope, function, given, values)
-
-
-def _helper_inside(
-    scope: Scope, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
-) -> Value:
+def _inside(scope: Scope, call: _Call) -> list[Value]:
     """What a function computes, written where it is called."""
-    found = _inside(scope, function, given, values)
-    if len(found) != 1:
-        raise RefusedError(f"`{function.name}` gives several values")
-    return found[0]
-
-
-def _inside(
-    scope: Scope, function: Function, given: Mapping[str, ast.expr], values: Mapping[str, Value]
-) -> list[Value]:
+    function, given, values = call.function, call.given, call.values
     tree = scope.sites.tree
     own = {name: _kept(scope, name, value, function) for name, value in values.items()}
     renamed: dict[str, str] = {}
@@ -187,11 +182,7 @@ def _kept(scope: Scope, name: str, value: Value, function: Function) -> Value:
     reads = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in walk(function))
     if reads < 2 or (isinstance(value, Batched) and value.view) or isinstance(value, Fixed):
         return value
-    known = next((n for n, text in scope.before.items() if text == value.text), None)
-    taken = {*scope.before, *names_used(scope.loops[0].function)}
-    own = known or next(n for n in numbered(name) if n not in taken)
-    scope.before[own] = value.text
-    scope.lengths.name(own, value.text)
+    own = scope.name_before(value.text, name)
     return replace(value, text=own, atom=True, cut=None)
 
 

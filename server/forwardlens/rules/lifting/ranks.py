@@ -109,7 +109,7 @@ def _rank_in(scope: Scope, where: ast.AST, name: str) -> int | None:
                 return len(positions.shapes[0])
     for call in (n for n in walk(where) if isinstance(n, ast.Call)):
         function = repeated_function(scope.sites, call)
-        given = None if function is None else arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+        given = None if function is None else arguments_of(function, call)
         for parameter, value in (given or {}).items():
             rank = _rank_in(scope, function, parameter) if function is not None and dotted(value) == name else None
             if rank is not None:

@@ -16,7 +16,9 @@ from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.constants import is_number
 from forwardlens.rules.evidence import Sites, depends_on_order, index_items
 from forwardlens.rules.heads import shape_of, size_expression
+from forwardlens.rules.lifting.views import listed
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, MAY_BE_SAME, is_torch_function
+from forwardlens.rules.reducing import ALONG, PAIRED, REDUCING
 from forwardlens.source.dataflow import is_inplace, names_read
 from forwardlens.source.tree import Function, argument, dotted, integer, walk
 
@@ -48,8 +50,8 @@ FUNCTIONS_OF_SAMPLES = frozenset(
     """linear layer_norm group_norm conv1d conv2d conv3d max_pool1d max_pool2d avg_pool1d avg_pool2d
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d interpolate""".split()
 )
-_REDUCING = frozenset("sum mean amax amin prod logsumexp norm any all argmax argmin std var".split())
-_ALONG = frozenset("softmax log_softmax cumsum cumprod normalize flip".split())
+_ONE_VALUE = REDUCING - PAIRED
+_KEEPING_DIMS = ALONG | {"cumprod", "flip"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class _Follower:
         function = called_function(self.sites, call)
         if function is None:
             return self._library_module(call, rank)
-        arguments = arguments_of(function, call, method=isinstance(call.func, ast.Attribute))
+        arguments = arguments_of(function, call)
         if arguments is None:
             raise RefusedError(f"it is not plain what `{self._text(call.func)}` is given")
         taken: dict[str, _Value] = {name: _Rows(rank) if a is given else _Same() for name, a in arguments.items()}
@@ -259,16 +261,11 @@ class _Follower:
             rows = {self._rows(o).rank for o in operands}
             if len(rows) == 1 and min(rows) >= 3:
                 return _Rows(rows.pop())
-        if name in ELEMENTWISE and not node.keywords and len(operands) > 1:
-            ranks = {v.rank for o in operands if isinstance(v := self.value(o), _Rows)}
-            fixed = [o for o in operands if not isinstance(self.value(o), _Rows)]
-            if len(ranks) == 1 and all(is_number(self.sites.tree, o) for o in fixed):
-                return _Rows(ranks.pop())
+        if name in ELEMENTWISE:
+            return self._elementwise(node, operands)
         rows = self._rows(operands[0])
         if any(not isinstance(o, _Same) for o in others):
             raise RefusedError(f"`{self._text(node)}` may bring samples together")
-        if name in ELEMENTWISE and all(is_number(self.sites.tree, o) for o in operands[1:]):
-            return rows
         if name in FUNCTIONS_OF_SAMPLES and _takes_batch(name, rows.rank, self._ops(node)):
             return rows
         dims = self._dims(node, operands)
@@ -288,19 +285,29 @@ class _Follower:
         ):
             last = dims[1] % rows.rank if len(dims) == 2 else rows.rank - 1
             return _Rows(rows.rank - (last - dims[0] % rows.rank))
-        if name in _ALONG and dims and all(d % rows.rank for d in dims):
+        if name in _KEEPING_DIMS and dims and all(d % rows.rank for d in dims):
             return rows
-        if name in _REDUCING and dims and all(d % rows.rank for d in dims):
+        if name in _ONE_VALUE and dims and all(d % rows.rank for d in dims):
             kept = any(k.arg == "keepdim" and getattr(k.value, "value", False) is True for k in node.keywords)
             return rows if kept else _Rows(rows.rank - len(dims))
         raise RefusedError(f"`{name}` may bring samples together")
 
+    def _elementwise(self, node: ast.Call, operands: Sequence[ast.expr]) -> _Value:
+        """`torch.where(h > 0, h, x)`: tensors with the samples in front, and numbers."""
+        values = [self.value(o) for o in operands]
+        rows = [v.rank for v in values if isinstance(v, _Rows)]
+        fixed = [(o, v) for o, v in zip(operands, values, strict=True) if not isinstance(v, _Rows)]
+        numbers = all(isinstance(v, _Same) and is_number(self.sites.tree, o) for o, v in fixed)
+        options = [self.value(k.value) for k in node.keywords]
+        plain = isinstance(values[0], _Rows) if options else len({*rows}) == 1
+        if not numbers or not plain or (options and len(rows) > 1) or any(not isinstance(v, _Same) for v in options):
+            raise RefusedError(f"`{self._text(node)}` may bring samples together")
+        return _Rows(rows[0])
+
     def _dims(self, node: ast.Call, operands: Sequence[ast.expr]) -> list[int]:
         """The dimensions that a call names, by position or as `dim`. Empty if they are not plain."""
         named = next((k.value for k in node.keywords if k.arg in {"dim", "start_dim", "axis", "dims"}), None)
-        given = [named] if named is not None else [*operands[1:]]
-        if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)):
-            given = given[0].elts
+        given = listed([named] if named is not None else operands[1:])
         found = [integer(g) for g in given]
         return [d for d in found if d is not None] if None not in found else []
 
@@ -316,9 +323,7 @@ class _Follower:
     def _reshaped(self, node: ast.Call, operands: Sequence[ast.expr]) -> _Value:
         """`x.view(x.size(0), -1)`: the samples stay in front."""
         self._rows(operands[0])
-        sizes = operands[1:]
-        if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
-            sizes = sizes[0].elts
+        sizes = listed(operands[1:])
         values = [self.value(s) for s in sizes]
         if len(values) < 2 or not isinstance(values[0], _Count) or not all(isinstance(v, _Same) for v in values[1:]):
             raise RefusedError(f"`{self._text(node)}` may bring samples together")
@@ -338,15 +343,13 @@ class _Follower:
     def _library_module(self, call: ast.Call, rank: int) -> int:
         """The rank that a module of a library gives, by the operators that it ran at its call."""
         ops = self._ops(call)
-        text = self._text(call.func)
         # An operator in place that comes first, or behind a view, changes what the call is given.
         first = next((op.name for op in ops if op.name != "aten::flatten"), "")
-        if not ops or not {op.name for op in ops} <= self.keeping or is_inplace(first):
-            raise RefusedError(f"`{text}` is not known to keep samples apart")
         samples = {_samples_of(op)[:1] for op in ops}
+        apart = {op.name for op in ops} <= self.keeping and len(samples) == 1 and all(samples)
         batched = all(_takes_batch(op.name, len(_samples_of(op)), [op]) for op in ops)
-        if len(_samples_of(ops[0])) != rank or len(samples) != 1 or not all(samples) or not batched:
-            raise RefusedError(f"`{text}` is not known to keep samples apart")
+        if not apart or not batched or len(_samples_of(ops[0])) != rank or is_inplace(first):
+            raise RefusedError(f"`{self._text(call.func)}` is not known to keep samples apart")
         return _rank_after(ops[-1])
 
     def _ops(self, node: ast.AST) -> Sequence[OpCost]:
@@ -363,7 +366,7 @@ def _makes_memory(node: ast.expr) -> bool:
     """Whether a value certainly is memory of its own, and not what something was given."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         name = node.func.attr
-        return (name in ELEMENTWISE - MAY_BE_SAME or name in _REDUCING) and not node.keywords
+        return (name in ELEMENTWISE - MAY_BE_SAME or name in _ONE_VALUE) and not node.keywords
     return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare))
 
 

@@ -15,7 +15,7 @@ from forwardlens.rules.heads import Element
 from forwardlens.rules.loops import Loop, stop_is_count
 from forwardlens.rules.operations import ELEMENTWISE, VIEWS, is_torch_function, torch_name
 from forwardlens.rules.windows import Lengths
-from forwardlens.source.dataflow import names_bound, names_read
+from forwardlens.source.dataflow import names_bound, names_read, names_used
 from forwardlens.source.rewrite import splice
 from forwardlens.source.tree import dotted, is_atom, walk
 
@@ -150,6 +150,16 @@ class Scope(ABC):
     def only(self, depth: int, dim: int) -> tuple[int | None, ...]:
         """The loops' dimensions of a value that changes in one loop alone."""
         return tuple(dim if k == depth else None for k in range(self.depth))
+
+    def name_before(self, text: str, wanted: str) -> str:
+        """The name of a line in front of the rounds that computes `text`, `wanted` if nothing else has it."""
+        known = next((name for name, other in self.before.items() if other == text), None)
+        loop = self.loops[0]
+        used = {*self.before, *names_used(loop.function)}
+        name = known or self.sites.fresh_name(loop.function, loop.node, wanted, used)
+        self.before[name] = text
+        self.lengths.name(name, text)
+        return name
 
     def lines_before(self, *texts: str) -> list[str]:
         """The lines of `before` whose names `texts` read, also through each other."""

@@ -26,6 +26,11 @@ from forwardlens.source.tree import integer
 KNOWN_VIEWS = frozenset({"unsqueeze", "squeeze", "transpose", "t", "view", "reshape", "expand"})
 
 
+def listed(given: Sequence[ast.expr]) -> Sequence[ast.expr]:
+    """The numbers of `view(2, 3)` and of `view((2, 3))`."""
+    return given[0].elts if len(given) == 1 and isinstance(given[0], (ast.Tuple, ast.List)) else given
+
+
 def flattens(name: str, operands: Sequence[ast.expr]) -> bool:
     """Whether a call makes a vector of a round's value."""
     sizes = [integer(o) for o in operands[1:]]
@@ -90,9 +95,7 @@ def _squeeze(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Valu
 def _reshape(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
     """`view(-1, 1, 1)` and the like, which only add dimensions of size 1."""
     value = _view_value(scope, operands)
-    sizes = operands[1:]
-    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
-        sizes = sizes[0].elts
+    sizes = listed(operands[1:])
     own = [s for s in value.slots if s is not None]
     others = [s for s in sizes if integer(s) != 1]
     if any(isinstance(s, ast.Starred) for s in sizes) or not sizes:
@@ -133,9 +136,7 @@ def _transpose(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Va
 def _expand(scope: Scope, node: ast.Call, operands: Sequence[ast.expr]) -> Value:
     """`row.expand(n, -1)` and `row.expand(y.shape)`, behind the dimensions of the loops."""
     value = _view_value(scope, operands)
-    sizes = operands[1:]
-    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
-        sizes = sizes[0].elts
+    sizes = listed(operands[1:])
     for size in sizes:
         scope.require_pure(size)
     whole = len(sizes) == 1 and shape_of(sizes[0]) is not None

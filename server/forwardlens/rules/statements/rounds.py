@@ -141,11 +141,6 @@ class Rounds(Work):
         values = results(self.lifter, call, function)
         if len(values) != len(names):
             raise RefusedError(f"`{self.text(call)}` gives another number of values")
-        if any(name == loop.index for loop in self.lifter.loops for name in names) or self.totals & {*names}:
-            raise RefusedError(f"line {node.lineno} binds a name twice in a round")
-        self.lines += [f"{name} = {text}" for name, text in self.lifter.before.items()]
-        self.bound |= self.lifter.before.keys()
-        self.lifter.before.clear()
         for name, value in zip(names, values, strict=True):
             self.bind_value(name, value)
 

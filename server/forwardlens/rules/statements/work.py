@@ -74,14 +74,13 @@ class Work(ABC):
 
     def bind(self, name: str, value: ast.expr) -> None:
         """Give a name of the round its value, on a line of its own unless it is a view."""
-        lifter = self.lifter
-        if any(name == loop.index for loop in lifter.loops) or name in self.totals:
-            raise RefusedError(f"`{name}` is bound twice in a round")
-        self.bind_value(name, lifter.lift(value))
+        self.bind_value(name, self.lifter.lift(value))
 
     def bind_value(self, name: str, lifted: Value) -> None:
         """The same for what is known of the value already."""
         lifter = self.lifter
+        if any(name == loop.index for loop in lifter.loops) or name in self.totals:
+            raise RefusedError(f"`{name}` is bound twice in a round")
         self.forget(name)
         if isinstance(lifted, Batched) and lifted.view:
             # Another name for the same memory: what is written to one is read from the other.

@@ -16,7 +16,7 @@ from forwardlens.rules.relation import changes_by_rounds
 from forwardlens.rules.vectorise.independence import require_rounds
 from forwardlens.source.dataflow import aliases_of_all, names_read, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, dotted, unpacked, walk
+from forwardlens.source.tree import Function, assigned, dotted, walk
 
 
 def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
@@ -122,8 +122,8 @@ def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt
     """Let the lifter see through `ids = x[:, t]` in front of the expression."""
     stores = Counter(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for statement in node.body[: node.body.index(until)]:
-        for target, given in _pairs(statement):
-            if stores[target.id] != 1:
+        for target, given in assigned(statement):
+            if not isinstance(target, ast.Name) or stores[target.id] != 1:
                 continue
             try:
                 value = lifter.lift(given)
@@ -131,14 +131,6 @@ def _know_temporaries(lifter: Lifter, node: ast.For | ast.While, until: ast.stmt
                 continue
             if isinstance(value, Batched) and value.view:
                 lifter.values[target.id] = value
-
-
-def _pairs(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
-    """The names that an assignment gives a value to, with the values: two of `a, b = x[:, t], y[:, t]`."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return []
-    target, value = statement.targets[0], statement.value
-    return [(t, v) for t, v in unpacked(target, value) or [(target, value)] if isinstance(t, ast.Name)]
 
 
 def _require_unchanged(sites: Sites, loop: Loop, node: ast.For | ast.While, call: ast.expr) -> None:

@@ -15,7 +15,7 @@ from forwardlens.rules.operations import JOINS, is_torch_function
 from forwardlens.rules.statements.work import Appended, is_empty
 from forwardlens.rules.vectorise.replacing import without_statement
 from forwardlens.source.rewrite import replace_node, stands_alone
-from forwardlens.source.tree import argument, dotted, integer, unpacked, walk
+from forwardlens.source.tree import argument, assigned, dotted, integer, walk
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def appended_edits(
     if not joins:
         raise RefusedError(f"`{name}` is not stacked")
     whole = in_order(sites, joins[0], owned(joined(appended.value, joins[0], appended.loops)))
-    edits = [_without_lists(sites, start)]
+    edits = [_without_empty_lists(sites, start)]
     following = block[block.index(node) + 1 :]
     simple = bool(following) and isinstance(following[0], (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign))
     if simple and later and len(joins) == 1 and tree.statement(joins[0].call) is following[0]:
@@ -142,22 +142,17 @@ def _made_before(sites: Sites, join: Join, name: str) -> Edit:
     return replace_node(sites.source, join.call, name)
 
 
-def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """What a statement binds, with what each gets: `rows = []`, `total, rows = 0, []`."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return []
-    return unpacked(statement.targets[0], statement.value) or [(statement.targets[0], statement.value)]
-
-
 def _empty_lists(statement: ast.stmt) -> dict[str, ast.expr]:
     """The names that a statement binds to empty lists."""
-    return {t.id: t for t, value in _pairs(statement) if isinstance(t, ast.Name) and is_empty(value)}
+    return {t.id: t for t, value in assigned(statement) if isinstance(t, ast.Name) and is_empty(value)}
 
 
-def _without_lists(sites: Sites, statement: ast.stmt) -> Edit:
+def _without_empty_lists(sites: Sites, statement: ast.stmt) -> Edit:
     """A statement without the empty lists that it makes."""
     tree = sites.tree
-    rest = [(tree.text(t), tree.text(v)) for t, v in _pairs(statement) if not (isinstance(t, ast.Name) and is_empty(v))]
+    rest = [
+        (tree.text(t), tree.text(v)) for t, v in assigned(statement) if not (isinstance(t, ast.Name) and is_empty(v))
+    ]
     if not rest:
         return without_statement(sites, statement)
     kept = f"{', '.join(t for t, _ in rest)} = {', '.join(v for _, v in rest)}"
