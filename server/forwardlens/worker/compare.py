@@ -93,11 +93,25 @@ class Comparison:
             self.same(vars(old), vars(new), what)
         return None
 
+    def same_sum(self, old: torch.Tensor | None, new: torch.Tensor | None, what: str) -> None:
+        """Like `same` for tensors whose elements are sums of many terms, as gradients are, or None.
+
+        Terms that cancel leave a small element as inexact as a large one: the bound on its error is a part of the sum
+        of its terms' sizes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), for which the largest
+        element stands.
+        """
+        if old is None or new is None:
+            return self.same(old, new, what)
+        sizes = _dense(old.detach()).abs()
+        finite = sizes[torch.isfinite(sizes)]
+        return self._same_tensor(old, new, what, float(finite.max()) if finite.numel() else 0.0)
+
     def _all(self, pairs: Iterator[tuple[Any, Any, str]]) -> None:
         for old, new, what in pairs:
             self.same(old, new, what)
 
-    def _same_tensor(self, old: torch.Tensor, new: torch.Tensor, what: str) -> None:
+    def _same_tensor(self, old: torch.Tensor, new: torch.Tensor, what: str, of_terms: float = 0.0) -> None:
+        """`of_terms` is the size of what was summed into each element."""
         for name in ("shape", "dtype", "device"):
             if getattr(old, name) != getattr(new, name):
                 raise Difference(f"{what}: {name} {_shown(getattr(old, name))} became {_shown(getattr(new, name))}")
@@ -113,7 +127,7 @@ class Comparison:
         finite = difference[torch.isfinite(difference)]
         worst = float(finite.max()) if finite.numel() else 0.0
         relative, absolute = tolerance
-        if not torch.allclose(old, new, rtol=relative, atol=absolute, equal_nan=True):
+        if not torch.allclose(old, new, rtol=relative, atol=absolute + relative * of_terms, equal_nan=True):
             raise Difference(f"{what}: values differ by up to {worst:.3g}")
         self.worst = max(self.worst, worst)
 
