@@ -255,6 +255,12 @@ export class Editor {
     return this.page.locator(".markers-panel .monaco-list-row", { hasText: text });
   }
 
+  /** Goes to what a problem is about. The selection comes later than the click, and would close a menu. */
+  async openProblem(problem: Locator): Promise<void> {
+    await problem.dblclick();
+    await this.page.locator(".statusbar-item", { hasText: /\d+ selected/ }).waitFor();
+  }
+
   async showProblems(): Promise<void> {
     await this.runCommand("Problems: Focus on Problems View");
     await this.page.locator(".markers-panel").waitFor();

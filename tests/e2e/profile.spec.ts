@@ -52,7 +52,7 @@ async function profileAndFix(editor: Editor): Promise<void> {
   await editor.screenshot("rule");
   await editor.closeTab("Preview embedding-in-loop.md");
 
-  await fault.dblclick();
+  await editor.openProblem(fault);
   await editor.applyFix(/outputs equal/);
   await editor.save();
   const after = await editor.fileText("slow_bert.py");
