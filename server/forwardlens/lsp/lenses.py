@@ -69,10 +69,10 @@ def _lenses(server: ForwardLensServer, uri: str, path: str, outline: Outline) ->
 
 
 def _result_title(server: ForwardLensServer, view: View) -> str:
-    result = view.run.result
+    result, found = view.run.result, server.session.standing(view.run)
     smaller = sum(error.count for error in result.errors if error.kind == SMALLER_FINDINGS)
     stale, was = server.session.is_stale(view.run), _before_the_edit(view.run)
-    return forward_label(result.profile, len(result.findings), smaller, stale=stale, was=was)
+    return forward_label(result.profile, found, smaller, stale=stale, was=was)
 
 
 def _before_the_edit(run: Run) -> Quantiles | None:

@@ -144,8 +144,17 @@ class View:
 
     @cached_property
     def findings(self) -> tuple[PlacedFinding, ...]:
-        mine = (f for f in self.run.result.findings if path_key(f.span.file) == path_key(self.measured.path))
-        return tuple(placed for finding in mine if (placed := self._place(finding)) is not None)
+        return tuple(placed for finding in self._measured_findings if (placed := self._place(finding)) is not None)
+
+    @property
+    def outdated(self) -> int:
+        """How many findings of the file are about code that was edited since."""
+        return len(self._measured_findings) - sum(not placed.stale for placed in self.findings)
+
+    @cached_property
+    def _measured_findings(self) -> tuple[Finding, ...]:
+        mine = path_key(self.measured.path)
+        return tuple(f for f in self.run.result.findings if path_key(f.span.file) == mine)
 
     @cached_property
     def stale(self) -> bool:
@@ -326,8 +335,15 @@ class Session:
 
     def is_stale(self, run: Run) -> bool:
         """Whether any file of the run has other code by now."""
+        return any(view.stale for view in self._views_of(run))
+
+    def standing(self, run: Run) -> int:
+        """How many of the run's findings are about code that is still as it was."""
+        return len(run.result.findings) - sum(view.outdated for view in self._views_of(run))
+
+    def _views_of(self, run: Run) -> list[View]:
         views = (self.view(key) for key in run.measured if self.runs.get(key) is run)
-        return any(view.stale for view in views if view is not None)
+        return [view for view in views if view is not None]
 
     def outline(self, uri: str) -> Outline | None:
         """The lenses' positions, from cache if the text is the same or does not parse."""

@@ -97,13 +97,18 @@ def heat_level(share: float) -> int:
 def forward_label(
     profile: Profile, findings: int, smaller: int = 0, *, stale: bool = False, was: Quantiles | None = None
 ) -> str:
-    """`6.60 ms · bound by dispatch · 3 findings`, and how many `smaller` ones are not shown."""
+    """`6.60 ms · bound by dispatch · 3 findings`, and how many `smaller` ones are not shown.
+
+    Of code that has changed nobody knows that it has none.
+    """
     median = f"{STALE if stale else ''}{format_ms(profile.forward.wall_ms.median)}"
     if was is not None:
         median = f"was {format_ms(was.median)}, now {median}"
-    found = format_count(findings, "finding") if findings else "no findings"
-    found += f" and {smaller} smaller" if smaller else ""
-    return _SEPARATOR.join((median, _BOUNDS[profile.forward.bound], found))
+    parts = [median, _BOUNDS[profile.forward.bound]]
+    if findings or smaller or not stale:
+        found = format_count(findings, "finding") if findings else "no findings"
+        parts.append(found + (f" and {smaller} smaller" if smaller else ""))
+    return _SEPARATOR.join(parts)
 
 
 def fix_label(fix: Fix) -> str:
