@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.rules import harness
+from tests.rules.profiles import cost, operator, profile
 
 from forwardlens.rules.engine import rule_named
 from forwardlens.source.edits import apply_edits
@@ -38,3 +39,13 @@ def test_a_read_that_is_the_same_in_every_round_moves_before_the_loop(tmp_path: 
     assert "        value = int(steps.max())\n        for i in range(4):\n" in after
     assert "x[:, : value] * i" in after
     assert list(harness.differences(CODE, after, gradients=True)) == []
+
+
+def test_values_in_a_text_are_found_where_python_312_puts_them() -> None:
+    code = 'def f(x, log):\n    log(f"mean {x.mean():.3f}, most {x.max()}, all {len(x)}")\n'
+    source = SourceText("/x.py", code)
+    values = ("{x.mean():.3f}", "{x.max()}")
+    costs = [cost(source, value, 0.2, operator("aten::item", (), calls=2), calls=2) for value in values]
+    [finding] = harness.find(rule_named("host-sync"), profile(source, *costs), source)
+    assert finding.evidence["reads"] == 4
+    assert source.slice(finding.span).startswith('f"mean')

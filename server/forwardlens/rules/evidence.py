@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from forwardlens.model import ExpressionCost, OpCost, Profile, Shape
 from forwardlens.rules.contract import Context
@@ -36,6 +37,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 # Parts of the names of operators whose results depend on how often and in which order they run.
 _RANDOM = ("rand", "normal_", "bernoulli", "dropout", "uniform_", "multinomial", "exponential_", "poisson", "rrelu")
 _STATISTICS = ("batch_norm", "instance_norm")
+_SUMMED = "calls calls_per_entry self_ms total_ms share device_ms blocked_ms alloc_bytes ops".split()
 
 
 class Sites:
@@ -56,6 +58,10 @@ class Sites:
             nodes = tree.at(cost.span)
             # A statement that is only an expression stands where the expression stands.
             node = next((n for n in nodes if isinstance(n, ast.expr)), nodes[0] if nodes else None)
+            if node is None or isinstance(node, ast.FormattedValue):
+                # From Python 3.12 on a value is put into a text at its braces, before that at the text.
+                node = tree.joined_around(cost.span)
+                cost = _together(self._by_node[node], cost) if node in self._by_node else cost
             if node is not None:
                 self._by_node[node] = cost
 
@@ -131,6 +137,11 @@ class Sites:
         names = {"aten::select", "aten::slice", "aten::index"}
         ranks = [len(o.shapes[0]) for o in cost.ops if o.outermost and o.name in names and o.shapes] if cost else []
         return max(ranks) if ranks and not nones else None
+
+
+def _together(one: ExpressionCost, other: ExpressionCost) -> ExpressionCost:
+    """The cost of two values of one text."""
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMMED})
 
 
 def _has_literal(items: Iterable[ast.expr]) -> bool:

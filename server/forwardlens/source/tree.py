@@ -24,6 +24,7 @@ class Tree:
         self.module = module
         self._parents = {child: node for node in walk(module) for child in ast.iter_child_nodes(node)}
         self._by_span: dict[tuple[tuple[int, int], tuple[int, int]], list[ast.expr | ast.stmt]] = {}
+        self._joined = tuple(node for node in self._parents if isinstance(node, ast.JoinedStr))
         self._functions = tuple(node for node in self._parents if isinstance(node, Function))
         for node in self._parents:
             if isinstance(node, (ast.expr, ast.stmt)):
@@ -33,6 +34,11 @@ class Tree:
     def at(self, span: Span) -> list[ast.expr | ast.stmt]:
         """The nodes that stand exactly at `span`, outermost first."""
         return self._by_span.get((span.start, span.end), [])
+
+    def joined_around(self, span: Span) -> ast.JoinedStr | None:
+        """The innermost f-string that `span` stands in."""
+        around = [node for node in self._joined if self.source.span(node).contains(span)]
+        return max(around, key=lambda node: self.source.span(node).start, default=None)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self._parents.get(node)
