@@ -28,13 +28,13 @@ THRESHOLD = Settings().threshold
 Measure = Callable[[SourceText], Profile]
 
 
-def measurer(folder: Path, device: str = "cpu") -> Measure:
-    """A function that profiles the `build` of a text for real, from a file in `folder`."""
+def measurer(folder: Path, device: str = "cpu", python: str | None = None) -> Measure:
+    """A function that profiles the `build` of a text for real, from a file in `folder`, with an interpreter."""
 
     def measure(source: SourceText) -> Profile:
         path = folder / Path(source.path).name
         path.write_bytes(source.to_bytes())
-        request = RunRequest(f"{path}:build", folder, device=device, iterations=3, warmup=1)
+        request = RunRequest(f"{path}:build", folder, device=device, python=python, iterations=3, warmup=1)
         return workflow.profile(request, Settings(), lambda _: None, threading.Event()).profile
 
     return measure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.interpreters import OTHERS
 from tests.rules import harness
 
 from forwardlens.rules.contract import Example, Rule
@@ -14,15 +15,20 @@ from forwardlens.source.text import SourceText
 
 pytestmark = pytest.mark.torch
 
-EXAMPLES = [pytest.param(r, e, id=f"{r.name}/{e.name}") for r in catalogue() for e in r.examples]
+EXAMPLES = [
+    pytest.param(r, e, python, id=f"{r.name}/{e.name}" + (f", {python}" if python else ""))
+    for python in (None, *OTHERS)
+    for r in catalogue()
+    for e in r.examples
+]
 FIXED = [pytest.param(r, e, id=f"{r.name}/{e.name}") for r in catalogue() for e in r.examples if e.fixed is not None]
 
 
-@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
-def test_example(rule: Rule, example: Example, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rule", "example", "python"), EXAMPLES)
+def test_example(rule: Rule, example: Example, python: str | None, tmp_path: Path) -> None:
     if example.device != "cpu":
         _need(example.device)
-    assert harness.check(rule, example, tmp_path, harness.measurer(tmp_path, example.device)) == []
+    assert harness.check(rule, example, tmp_path, harness.measurer(tmp_path, example.device, python)) == []
 
 
 def _need(device: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 import threading
@@ -11,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.interpreters import OTHERS
 
 from forwardlens.attribution.attribute import attribute
 from forwardlens.model import Profile
@@ -47,10 +47,6 @@ def measured(profile: Profile, source: SourceText, ops: set[str]) -> set[Mark]:
         for op in cost.ops
         if op.outermost and op.name.removeprefix("aten::") in ops
     }
-
-
-# More interpreters with torch to hold to the same marks, such as "/opt/py310/bin/python:/opt/py313/bin/python".
-OTHERS = [python for python in os.environ.get("FORWARDLENS_TEST_PYTHONS", "").split(os.pathsep) if python]
 
 
 @pytest.fixture(scope="module", params=[sys.executable, *OTHERS])
