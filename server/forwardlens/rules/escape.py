@@ -51,9 +51,9 @@ def tensors_escape(
                 return f"`{tree.text(node)}` keeps a tensor"
     inside = {id(node) for node in _walk(block)}
     for node in walk(function):
-        if id(node) in inside or not isinstance(node, ast.Name) or node.id not in local - numbers:
+        if id(node) in inside or not isinstance(node, ast.Name) or node.id not in local:
             continue
-        if isinstance(node.ctx, ast.Load) and not _is_read_out(tree, node, plain):
+        if isinstance(node.ctx, ast.Load) and not plain(node) and not _is_read_out(tree, node, plain):
             return f"`{node.id}` is read after the block"
     return None
 
