@@ -12,14 +12,15 @@ from forwardlens.rules.operations import (
     ELEMENTWISE,
     FRESH_OPERATORS,
     MAY_BE_SAME,
+    MAY_WORK_IN_PLACE,
     is_torch_function,
     torch_function,
 )
 from forwardlens.source.dataflow import METADATA, aliases, is_inplace, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted, walk
 
-# Functions whose result is always new memory. Activations may be told to work in place.
-_NEW = ELEMENTWISE - MAY_BE_SAME - frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
+# Functions whose result is always new memory.
+_NEW = ELEMENTWISE - MAY_BE_SAME - MAY_WORK_IN_PLACE
 
 
 def tensors_escape(

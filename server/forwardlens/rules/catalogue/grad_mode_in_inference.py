@@ -25,9 +25,11 @@ from forwardlens.rules.numbers import (
 from forwardlens.rules.operations import (
     ELEMENTWISE,
     MAY_BE_SAME,
+    MAY_WORK_IN_PLACE,
     NORMALISING,
     REDUCTIONS,
     VIEWS,
+    records_nothing,
     torch_function,
     torch_name,
 )
@@ -866,29 +868,13 @@ def _weakly_guarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
 def _no_grads(tree: Tree, function: Function) -> Iterator[tuple[ast.expr, list[ast.stmt], int]]:
     """Every `no_grad` of a function with the code under it and its line, as a decorator or in a `with`."""
     for decorator in function.decorator_list:
-        if _is_no_grad(tree, decorator):
+        if records_nothing(tree.module, decorator) == "no_grad":
             yield decorator, function.body, decorator.lineno
     for node in walk(function):
         if isinstance(node, ast.With) and tree.function(node) is function:
             for item in node.items:
-                if _is_no_grad(tree, item.context_expr) and item.optional_vars is None:
+                if records_nothing(tree.module, item.context_expr) == "no_grad" and item.optional_vars is None:
                     yield item.context_expr, node.body, node.lineno
-
-
-def _is_no_grad(tree: Tree, node: ast.expr) -> bool:
-    """`torch.no_grad()`, `@torch.no_grad` or `torch.set_grad_enabled(False)`, however it was imported."""
-    call = node if isinstance(node, ast.Call) else None
-    place = dotted(node if call is None else call.func) or ""
-    if "." not in place and not _is_of_torch(tree.module, place):
-        return False
-    given = [] if call is None else [tree.text(a) for a in (*call.args, *(k.value for k in call.keywords))]
-    return (place.split(".")[-1], given) in (("no_grad", []), ("set_grad_enabled", ["False"]))
-
-
-def _is_of_torch(module: ast.Module, name: str) -> bool:
-    """Whether `from torch import name` stands in the file."""
-    froms = (n for n in module.body if isinstance(n, ast.ImportFrom) and n.module in {"torch", "torch.autograd"})
-    return any(alias.name == name and alias.asname is None for node in froms for alias in node.names)
 
 
 def _weak_match(
@@ -995,7 +981,8 @@ def _handed_on(sites: Sites, node: ast.expr, calls: frozenset[ast.Call]) -> list
         return []
     name = parent.attr if isinstance(parent, ast.Attribute) else torch_function(tree.module, call.func)
     given = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not node]
-    if name is None or is_inplace(name) or not all(map(plain, given)):
+    in_place = name is None or is_inplace(name) or (name in MAY_WORK_IN_PLACE and bool(given))
+    if in_place or not all(map(plain, given)):
         return None
     return [] if name in _COMPUTING else [call] if name in VIEWS | MAY_BE_SAME else None
 
