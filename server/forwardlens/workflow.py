@@ -87,6 +87,8 @@ def profile(request: RunRequest, settings: Settings, on_progress: OnProgress, ca
 def verify(result: Result, on_progress: OnProgress, cancelled: threading.Event) -> Result:
     """The same result with every fix tried; one that differs or raises moves from its finding to `rejected`.
 
+    A finding that is no fault where its fix is slower goes.
+
     Raises `RunFailedError` if the worker dies or `cancelled` is set.
     """
     if _in_place(result) or not any(trial.worth_trying(fix) for finding in result.findings for fix in finding.fixes):
@@ -118,7 +120,8 @@ def _tried(result: Result, on_progress: OnProgress, cancelled: threading.Event) 
                 errors.append(RunError("verify", f"from {finding.rule} on no fix was tried: {error.message}"))
                 findings += result.findings[number:]
                 return replace(result, findings=(*findings,), rejected=(*rejected,), errors=(*errors,))
-            findings.append(replace(finding, fixes=tuple(fix for fix in tried if not trial.is_refuted(fix))))
+            after = replace(finding, fixes=tuple(fix for fix in tried if not trial.is_refuted(fix)))
+            findings += [] if trial.is_no_fault(after) else [after]
             rejected += [(finding, fix) for fix in tried if trial.is_refuted(fix)]
         on_progress(Progress("verify", "Trying the fixes together", 1.0))
         together = trial.try_together(worker, result.request, result.sources, list(_proven(findings)), cancelled)

@@ -186,3 +186,30 @@ def test_a_program_that_loads_only_once_keeps_its_findings_and_says_so(tmp_path:
     tried = workflow.verify(result, _quiet, NEVER)
     assert tried.findings == result.findings
     assert any("loaded a second time" in error.message for error in tried.errors)
+
+
+SHARED_COPY = """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(64, 2) for _ in range(12))
+
+    def forward(self, x):
+        cells = x.flatten(2).mT.contiguous()
+        return [head(cells) for head in self.heads]
+
+
+def build():
+    return Heads(), (torch.randn(8, 64, 40, 40),)
+"""
+
+
+def test_a_copy_without_which_its_readers_are_slower_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "heads.py").write_text(SHARED_COPY, encoding="utf-8")
+    result = workflow.profile(RunRequest("heads.py:build", tmp_path, device="cpu"), Settings(), _quiet, NEVER)
+    assert [finding.rule for finding in result.findings] == ["contiguous-churn"]
+    assert workflow.verify(result, _quiet, NEVER).findings == ()

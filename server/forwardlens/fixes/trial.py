@@ -37,6 +37,12 @@ def is_refuted(fix: Fix) -> bool:
     return fix.verified is not None and fix.verified.refuted
 
 
+def is_no_fault(finding: Finding) -> bool:
+    """Whether trying the fixes of a finding showed that the program does better with what was found."""
+    slower = [fix.verified is not None and fix.verified.outcome == "slower" for fix in finding.fixes]
+    return engine.rule_named(finding.rule).needs_gain and bool(slower) and all(slower)
+
+
 def is_kept(fix: Fix) -> bool:
     return fix.verified is not None and fix.verified.holds
 

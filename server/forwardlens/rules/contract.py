@@ -94,6 +94,8 @@ class Rule(ABC):
 
     `drops_graph` says that the rule's fixes keep the values and give up the autograd graph on purpose, so that
     gradients are not compared when one is tried.
+
+    `needs_gain` says that what the rule finds is no fault where its fix was tried and is slower.
     """
 
     name: ClassVar[str]
@@ -103,6 +105,7 @@ class Rule(ABC):
     threshold_of_rest: ClassVar[bool] = False
     covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {}
     drops_graph: ClassVar[bool] = False
+    needs_gain: ClassVar[bool] = False
     examples: ClassVar[tuple[Example, ...]]
 
     @abstractmethod

@@ -12,14 +12,15 @@ from forwardlens.rules.operations import (
     ELEMENTWISE,
     FRESH_OPERATORS,
     MAY_BE_SAME,
+    MAY_WORK_IN_PLACE,
     is_torch_function,
     torch_function,
 )
 from forwardlens.source.dataflow import METADATA, aliases, is_inplace, may_alias, names_bound, names_read, root
 from forwardlens.source.tree import Function, Tree, dotted, walk
 
-# Functions whose result is always new memory. Activations may be told to work in place.
-_NEW = ELEMENTWISE - MAY_BE_SAME - frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
+# Functions whose result is always new memory.
+_NEW = ELEMENTWISE - MAY_BE_SAME - MAY_WORK_IN_PLACE
 
 
 def tensors_escape(
@@ -51,9 +52,9 @@ def tensors_escape(
                 return f"`{tree.text(node)}` keeps a tensor"
     inside = {id(node) for node in _walk(block)}
     for node in walk(function):
-        if id(node) in inside or not isinstance(node, ast.Name) or node.id not in local - numbers:
+        if id(node) in inside or not isinstance(node, ast.Name) or node.id not in local:
             continue
-        if isinstance(node.ctx, ast.Load) and not _is_read_out(tree, node, plain):
+        if isinstance(node.ctx, ast.Load) and not plain(node) and not _is_read_out(tree, node, plain):
             return f"`{node.id}` is read after the block"
     return None
 

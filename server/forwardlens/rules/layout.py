@@ -26,6 +26,8 @@ from forwardlens.rules.operations import (
     REDUCTIONS,
     VIEW_ATTRIBUTES,
     VIEWS,
+    call_operands,
+    called_name,
     is_torch_function,
 )
 from forwardlens.source.dataflow import METADATA, aliases_of_all, is_inplace, overlap
@@ -87,10 +89,8 @@ class LayoutReaders:
                 raise LayoutMattersError("it is a keyword of a class")
             self._argument(call, kind)
         elif isinstance(parent, ast.BinOp):
-            if isinstance(parent.op, ast.MatMult):
-                self.readers += 1
-            else:
-                self.readers += 1
+            self.readers += 1
+            if not isinstance(parent.op, ast.MatMult) and not self._first_lays_out(parent, node):
                 self.follow(parent, _computed(kind))
         elif isinstance(parent, (ast.UnaryOp, ast.Compare)):
             self.readers += 1
@@ -101,7 +101,7 @@ class LayoutReaders:
             self._subscript(parent, node, kind)
         elif isinstance(parent, ast.Tuple) and isinstance(self.sites.tree.parent(parent), ast.Subscript):
             self.readers += 1
-        elif isinstance(parent, (ast.Tuple, ast.List)):
+        elif isinstance(parent, (ast.Tuple, ast.List)) or (isinstance(parent, ast.ListComp) and parent.elt is node):
             self._collection(parent, node, kind)
         else:
             self._statement(parent, node, kind)
@@ -159,6 +159,23 @@ class LayoutReaders:
         else:
             raise LayoutMattersError(f"`{name}` may depend on the layout")
 
+    def _first_lays_out(self, reader: ast.BinOp | ast.Call, node: ast.expr) -> bool:
+        """Whether another tensor decides how the result of an elementwise operator is laid out: the first one does.
+
+        Only where it is not broadcast, which one of size 1 may be for other inputs.
+        """
+        module = self.sites.tree.module
+        if isinstance(reader, ast.BinOp):
+            operands, shapes = [reader.left, reader.right], self.sites.operands(reader) or ()
+        else:
+            operands, name = call_operands(module, reader), called_name(module, reader)
+            op = self.sites.op(reader, f"aten::{name}") if name in ELEMENTWISE - MAY_BE_SAME else None
+            shapes = op.shapes if op is not None else ()
+        # What has no dimensions is a number to the others.
+        tensors = [shape for shape in shapes if shape]
+        alike = len(tensors) > 1 and tensors[:1] == [*shapes[:1]] and len({*tensors}) == 1
+        return operands[:1] != [node] and alike and min(tensors[0]) > 1
+
     def _argument(self, call: ast.Call, kind: Kind, node: ast.expr | None = None) -> None:
         func = call.func
         torch_function = isinstance(func, ast.Attribute) and is_torch_function(self.sites.tree.module, func)
@@ -168,6 +185,9 @@ class LayoutReaders:
             self.readers += 1
             return
         if isinstance(func, ast.Name) and func.id in {"len", "print", "isinstance"}:
+            return
+        if node is not None and self._first_lays_out(call, node):
+            self.readers += 1
             return
         if isinstance(func, ast.Attribute) and is_torch_function(self.sites.tree.module, func):
             self._known(func.attr, call, kind)
@@ -198,7 +218,7 @@ class LayoutReaders:
         name = next((name for name, argument in (given or {}).items() if argument is node), None)
         if name is None or function.decorator_list or isinstance(function, ast.AsyncFunctionDef):
             return False
-        if function in self.entered:
+        if self.entered.get(function, call) is not call:
             # What it gives is known for the first call only: it may lie in memory as what it was given.
             self.follow(call, kind)
         self.entered.setdefault(function, call)
@@ -211,9 +231,9 @@ class LayoutReaders:
                 self.follow(read, kind)
         return True
 
-    def _collection(self, collection: ast.Tuple | ast.List, node: ast.expr, kind: Kind) -> None:
+    def _collection(self, collection: ast.Tuple | ast.List | ast.ListComp, node: ast.expr, kind: Kind) -> None:
         parent = self.sites.tree.parent(collection)
-        if isinstance(parent, ast.Assign) and parent.value is collection:
+        if isinstance(parent, ast.Assign) and not isinstance(collection, ast.ListComp):
             position = collection.elts.index(node)
             for target in parent.targets:
                 if not isinstance(target, (ast.Tuple, ast.List)) or len(target.elts) != len(collection.elts):
@@ -222,6 +242,8 @@ class LayoutReaders:
         elif isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in JOINS:
             self.readers += 1
             self.follow(parent, _computed(kind))
+        elif isinstance(parent, ast.Return) and kind == "reduced":
+            return
         elif isinstance(parent, ast.Return) and isinstance(collection, ast.Tuple):
             self._returned_among(parent, collection, collection.elts.index(node))
         else:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import takewhile
 
 from forwardlens.rules.callers import own_function
 from forwardlens.rules.contract import Context
+from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.starts import last_binding
 from forwardlens.source.dataflow import METADATA, aliases, bindings, names_bound, root
-from forwardlens.source.tree import Function, dotted, walk
+from forwardlens.source.tree import Comprehension, Function, Tree, dotted, walk
 
 # Methods whose result is a Python number, a list of them, or an array: nothing that autograd can follow.
 TO_NUMBERS = frozenset({"tolist", "item", "numpy", "size", "dim", "numel", "nelement"})
@@ -22,17 +26,19 @@ _COLLECTING = frozenset(
 # Methods that put their arguments into their receiver.
 STORING = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft"})
 _PLAIN_TYPES = frozenset("int float str bool list List tuple Tuple dict Dict set Sequence Optional".split())
+# Names that hold no tensor wherever they are read, and reads that see none where their name may hold one elsewhere.
+Numbers = Set[str | ast.Name]
 
 
-def is_number(sites: Sites, node: ast.expr | None, numbers: frozenset[str], seen: frozenset[Function]) -> bool:
-    """Whether a value certainly holds no tensor, if the names `numbers` hold none.
+def is_number(sites: Sites, node: ast.expr | None, numbers: Numbers, seen: frozenset[Function]) -> bool:
+    """Whether a value certainly holds no tensor, if `numbers` hold none.
 
     `seen` are the functions whose results are being asked about.
     """
     if node is None or isinstance(node, (ast.Constant, ast.JoinedStr)):
         return True
     if isinstance(node, ast.Name):
-        return node.id in numbers
+        return node.id in numbers or node in numbers
     if isinstance(node, ast.Slice):
         return all(is_number(sites, bound, numbers, seen) for bound in (node.lower, node.upper, node.step))
     if isinstance(node, ast.Call):
@@ -78,11 +84,13 @@ def _operands(node: ast.expr) -> list[ast.expr]:
     return [*found, node]
 
 
-def _call(sites: Sites, call: ast.Call, numbers: frozenset[str], seen: frozenset[Function]) -> bool:
+def _call(sites: Sites, call: ast.Call, numbers: Numbers, seen: frozenset[Function]) -> bool:
     func, name = call.func, dotted(call.func)
     if name in NUMBER_CALLS or (isinstance(func, ast.Attribute) and func.attr in TO_NUMBERS):
         return True
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    # What orders things by a key gives back the things.
+    ordered = name in {"sorted", "max", "min"}
+    given = [*call.args, *(k.value for k in call.keywords if not (ordered and k.arg == "key"))]
     if name == "map" and call.args:
         given = call.args[1:] if dotted(call.args[0]) not in NUMBER_CALLS else []
     plain = all(is_number(sites, value, numbers, seen) for value in given)
@@ -125,45 +133,92 @@ def returns_numbers(sites: Sites, function: Function, seen: frozenset[Function] 
     return all(is_number(sites, value, numbers, seen | {function}) for value in returned)
 
 
-def number_names(sites: Sites, function: Function, seen: frozenset[Function] = frozenset()) -> frozenset[str]:
-    """Names that a function binds to numbers only, and puts nothing else into."""
+def number_names(sites: Sites, function: Function, seen: frozenset[Function] = frozenset()) -> Numbers:
+    """What a function binds to numbers only, and puts nothing else into."""
     known = sites.context.once(_known)
     if (function, seen) not in known:
         known[function, seen] = _number_names(sites, function, seen)
     return known[function, seen]
 
 
-def _known(_: Context) -> dict[tuple[Function, frozenset[Function]], frozenset[str]]:
+def _known(_: Context) -> dict[tuple[Function, frozenset[Function]], Numbers]:
     return {}
 
 
-def _number_names(sites: Sites, function: Function, seen: frozenset[Function]) -> frozenset[str]:
+def _number_names(sites: Sites, function: Function, seen: frozenset[Function]) -> Numbers:
     values: dict[str, list[ast.expr]] = {}
-    bound: dict[str, int] = {}
-    for node in walk(function):
-        for name, value in _bound(node):
-            values.setdefault(name, []).append(value)
-            bound[name] = bound.get(name, 0) + 1
-    parameters = [n for n in walk(function) if isinstance(n, ast.arg)]
-    unclear = {arg.arg for arg in parameters if not _is_plain(arg.annotation)}
-    stores: dict[str, int] = {}
-    for node in walk(function):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            stores[node.id] = stores.get(node.id, 0) + 1
-    unclear |= {name for name, count in stores.items() if bound.get(name, 0) < count}
-    for name, value in _put(function):
+    for name, value in _all_bound(function):
+        values.setdefault(name, []).append(value)
+    put: dict[str, list[ast.expr]] = {}
+    for name, value in (*_put(function), *given_to_library(sites, function)):
         for shared in aliases(function, name):
-            values.setdefault(shared, []).append(value)
-    unclear |= _handed_on(sites, function, values)
-    # Suppose all of them are numbers, and drop those of which that cannot be true until nothing changes.
-    numbers = frozenset((bound.keys() | {arg.arg for arg in parameters}) - unclear)
-    while True:
-        left = frozenset(
-            n for n in numbers if all(is_number(sites, v, numbers, seen | {function}) for v in values.get(n, ()))
-        )
-        if left == numbers:
-            return numbers
-        numbers = left
+            put.setdefault(shared, []).append(value)
+    filled = _filled(sites, function)
+    parameters = [n for n in walk(function) if isinstance(n, ast.arg)]
+    unclear = {arg.arg for arg in parameters if not _is_plain(arg.annotation)} | _unclear(function, values) | filled
+    supposed: dict[str | ast.Name, list[ast.expr]] = {
+        name: [*values.get(name, ()), *put.get(name, ())]
+        for name in (*values, *(arg.arg for arg in parameters))
+        if name not in unclear
+    }
+    for read in _reads_of_many(sites.tree, function):
+        given = values_seen(sites, read) if read.id not in filled else []
+        if given:
+            supposed[read] = [*given, *put.get(read.id, ())]
+    return _without_tensors(sites, supposed, seen | {function})
+
+
+def _unclear(function: Function, values: Mapping[str, Sequence[ast.expr]]) -> set[str]:
+    """Names that a function binds in a way that does not show what they get."""
+    stores = Counter(n.id for n in walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    return {name for name, count in stores.items() if len(values.get(name, ())) < count}
+
+
+def _without_tensors(
+    sites: Sites, supposed: Mapping[str | ast.Name, Sequence[ast.expr]], seen: frozenset[Function]
+) -> Numbers:
+    """Suppose all hold numbers, and drop those of which that cannot be true until nothing changes."""
+    numbers, before = {*supposed}, -1
+    while before != len(numbers):
+        before = len(numbers)
+        for known, values in supposed.items():
+            if known in numbers and not all(is_number(sites, value, numbers, seen) for value in values):
+                numbers.remove(known)
+    return frozenset(numbers)
+
+
+def _reads_of_many(tree: Tree, function: Function) -> Iterator[ast.Name]:
+    """The reads of names that a function binds more than once, each time where it can be followed."""
+    own = [n for n in walk(function) if isinstance(n, ast.Name) and tree.function(n) is function]
+    for read in own:
+        stores = bindings(function, read.id) if isinstance(read.ctx, ast.Load) else []
+        if len(stores) > 1 and not any(_is_hidden(tree, function, store) for store in stores):
+            yield read
+
+
+def _is_hidden(tree: Tree, function: Function, store: ast.AST) -> bool:
+    """Whether a name is bound in a function inside, which may run at any time, or in the middle of an expression."""
+    inside = isinstance(store, ast.Name) and tree.function(store) is not function
+    return inside or isinstance(tree.parent(store), ast.NamedExpr)
+
+
+def values_seen(sites: Sites, read: ast.Name) -> list[ast.expr]:
+    """What a read sees, or sees a part of, whatever its name holds elsewhere; nothing where that is unclear."""
+    statement = sites.tree.statement(read)
+    for above in takewhile(lambda node: node is not statement, sites.tree.ancestors(read)):
+        if isinstance(above, ast.Lambda):
+            return []
+        if isinstance(above, Comprehension) and read not in walk(above.generators[0].iter):
+            own = [value for part in above.generators for name, value in _bound(part) if name == read.id]
+            if own or isinstance(above, ast.GeneratorExp):
+                return own
+    # The test of a loop sees what the rounds bind as well, and what stands behind a loop what none of them bound.
+    binding = None if isinstance(statement, ast.While) else last_binding(sites, statement, read.id)
+    if isinstance(binding, ast.For):
+        certain = binding in sites.tree.ancestors(statement)
+    else:
+        certain = isinstance(binding, (ast.Assign, ast.AnnAssign))
+    return [value for name, value in _bound(binding) if name == read.id] if binding is not None and certain else []
 
 
 def _is_plain(annotation: ast.expr | None) -> bool:
@@ -182,6 +237,10 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield from _unpacked(node.target, node.value)
     elif isinstance(node, (ast.For, ast.comprehension)):
         yield from _unpacked(node.target, node.iter)
+
+
+def _all_bound(function: Function) -> Iterator[tuple[str, ast.expr]]:
+    return (pair for node in walk(function) for pair in _bound(node))
 
 
 def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -218,17 +277,30 @@ def _put(function: Function) -> Iterator[tuple[str, ast.expr]]:
                     yield place.split(".")[0], node.value
 
 
-def _handed_on(sites: Sites, function: Function, values: dict[str, list[ast.expr]]) -> set[str]:
-    """Collections made here that another function is given, which may put anything into them."""
-    found: set[str] = set()
+def given_to_library(sites: Sites, function: Function) -> Iterator[tuple[str, ast.Call]]:
+    """Collections made here that a library is given, with the call: it may put in what it makes or is given as well."""
+    collections = _collections(function)
     for call in (n for n in walk(function) if isinstance(n, ast.Call)):
         keeps = isinstance(call.func, ast.Attribute) and call.func.attr in STORING | {"join"}
         known = (dotted(call.func) or "") in NUMBER_CALLS | _COLLECTING
-        if keeps or known or is_torch_function(sites.tree.module, call.func):
+        if keeps or known or is_torch_function(sites.tree.module, call.func) or own_function(sites, call) is not None:
             continue
-        given = {v.id for v in (*call.args, *(k.value for k in call.keywords)) if isinstance(v, ast.Name)}
-        found |= {name for name in given if any(_is_collection(value) for value in values.get(name, ()))}
-    return found
+        given = (v.id for v in (*call.args, *(k.value for k in call.keywords)) if isinstance(v, ast.Name))
+        yield from ((name, call) for name in given if name in collections)
+
+
+def _filled(sites: Sites, function: Function) -> set[str]:
+    """Collections made here that functions of the program put something into."""
+    filled: set[str] = set()
+    for node, place in changes(sites, function):
+        receiver = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if isinstance(node, ast.Call) and place is not None and (receiver is None or root(receiver) != place):
+            filled |= aliases(function, place)
+    return filled & _collections(function)
+
+
+def _collections(function: Function) -> set[str]:
+    return {name for name, value in _all_bound(function) if _is_collection(value)}
 
 
 def _is_collection(value: ast.expr) -> bool:

@@ -21,6 +21,8 @@ ELEMENTWISE = frozenset(
 )
 # These may hand back their receiver itself, or a view of it.
 MAY_BE_SAME = frozenset("to type type_as float double half bfloat16 long int bool contiguous detach relu_".split())
+# As functions they may be told to work in place.
+MAY_WORK_IN_PLACE = frozenset("relu relu6 silu elu selu leaky_relu hardtanh mish".split())
 # The result shows the same memory in another shape or order. `view` is not among them: it needs a fitting layout.
 VIEWS = frozenset(
     """transpose permute unsqueeze squeeze expand expand_as select narrow t swapaxes swapdims movedim moveaxis chunk
@@ -83,6 +85,20 @@ def torch_function(module: ast.Module, func: ast.expr) -> str | None:
 def called_name(module: ast.Module, call: ast.Call) -> str | None:
     """`pow` for `x.pow(2)`, `torch.pow(x, 2)` and a `pow` of torch that was imported by its name."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else torch_function(module, call.func)
+
+
+def records_nothing(module: ast.Module, guard: ast.expr) -> str | None:
+    """How a decorator, or what a `with` enters, turns autograd off: `no_grad` or `inference_mode`; None if it does not.
+
+    `torch.no_grad()`, `@no_grad`, `torch.set_grad_enabled(False)`.
+    """
+    call = guard if isinstance(guard, ast.Call) else None
+    name = torch_function(module, guard if call is None else call.func)
+    given = [] if call is None else [*call.args, *(keyword.value for keyword in call.keywords)]
+    if name == "set_grad_enabled":
+        off = len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False
+        return "no_grad" if off else None
+    return name if name in {"no_grad", "inference_mode"} and not given else None
 
 
 def call_operands(module: ast.Module, call: ast.Call) -> list[ast.expr]:

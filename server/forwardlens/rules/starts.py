@@ -1,4 +1,4 @@
-"""What a name has in front of a loop."""
+"""What a name holds in front of a statement."""
 
 from __future__ import annotations
 
@@ -21,17 +21,25 @@ def is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
     return bool(given) and all(isinstance(v, ast.Constant) and v.value is None for v in given)
 
 
-def last_binding(sites: Sites, loop: ast.stmt, name: str) -> ast.stmt | None:
-    """The statement in front of the loop that binds `name` last, also in front of a branch that the loop stands in."""
-    inner = loop
+def last_binding(sites: Sites, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """What binds `name` last in front of a statement; None where that is unclear.
+
+    It may stand in front of the branches and loops around the statement, or be the loop that gives `name` an element.
+    """
+    inner = statement
     while True:
         block = sites.tree.block(inner)
-        for statement in reversed(block[: block.index(inner)]):
-            if name in names_bound(statement):
-                return statement
+        for earlier in reversed(block[: block.index(inner)]):
+            if name in names_bound(earlier):
+                return earlier
         above = sites.tree.parent(inner)
-        items = above.items if isinstance(above, ast.With) else []
-        if not isinstance(above, (ast.If, ast.With)) or any(name in names_bound(item) for item in items):
+        if isinstance(above, ast.For) and inner in above.body and name in names_bound(above.target):
+            return above
+        if not isinstance(above, (ast.If, ast.With, ast.For, ast.While)):
+            return None
+        # What stands behind the statement in a loop ran in the round before.
+        before = [above.test] if isinstance(above, ast.If) else above.items if isinstance(above, ast.With) else [above]
+        if any(name in names_bound(part) for part in before):
             return None
         inner = above
 

@@ -10,7 +10,7 @@ from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
-from forwardlens.rules.operations import torch_function
+from forwardlens.rules.operations import call_operands, called_name, torch_function
 from forwardlens.source.rewrite import (
     checked,
     edit_between,
@@ -20,7 +20,10 @@ from forwardlens.source.rewrite import (
     replace_statements,
     stands_alone,
 )
-from forwardlens.source.tree import is_atom
+from forwardlens.source.tree import is_atom, walk
+
+# Their results are not flat in memory: their first dimensions cannot be made one without a copy.
+_REORDERING = frozenset("transpose permute movedim moveaxis swapaxes swapdims".split())
 
 
 class ContiguousChurn(Rule):
@@ -34,8 +37,9 @@ class ContiguousChurn(Rule):
 
     ## When to ignore it
     A `.contiguous()` on a tensor that already is contiguous does nothing, and the copy in front of `view` or
-    `reshape` is needed: neither is reported. Some kernels are faster on contiguous inputs, so the fix is only worth
-    keeping where it was measured to be.
+    `reshape` is needed, and so is one that several `Linear` layers read, which would each make their own without it:
+    none of them is reported. Some kernels are faster on contiguous inputs: where the fix was tried and is slower, the
+    finding goes.
 
     ## Fix safety
     The fix is offered as safe if all readers are known, none of them needs the layout, the value does not leave the
@@ -48,6 +52,7 @@ class ContiguousChurn(Rule):
     # Copies are small beside the loops they often stand next to, and matter once those are gone.
     threshold_factor: ClassVar[float] = 0.25
     threshold_of_rest: ClassVar[bool] = True
+    needs_gain: ClassVar[bool] = True
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "cloned-for-its-layout",
@@ -164,6 +169,100 @@ def build():
 """,
         ),
         Example(
+            "helpers-around-a-sum-laid-out-by-its-first-operand",
+            """\
+import torch
+from torch import nn
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(16))
+
+    def to_last(self, t):
+        return t.permute(0, 2, 3, 1).contiguous()  #!
+
+    def to_first(self, t):
+        return t.permute(0, 3, 1, 2).contiguous()  #!
+
+    def forward(self, x):
+        y = self.to_last(x)
+        y = y * self.gain / y.mean(dim=(1, 2), keepdim=True)
+        return torch.add(x, self.to_first(y))
+
+
+def build():
+    return Residual(), (torch.randn(4, 16, 24, 24),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.rand(16))
+
+    def to_last(self, t):
+        return t.permute(0, 2, 3, 1)
+
+    def to_first(self, t):
+        return t.permute(0, 3, 1, 2)
+
+    def forward(self, x):
+        y = self.to_last(x)
+        y = y * self.gain / y.mean(dim=(1, 2), keepdim=True)
+        return torch.add(x, self.to_first(y))
+
+
+def build():
+    return Residual(), (torch.randn(4, 16, 24, 24),)
+""",
+        ),
+        Example(
+            "several-layers-read-it",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(64, k) for k in (1, 2, 3, 4))
+
+    def forward(self, x):
+        cells = x.flatten(2).transpose(1, 2).contiguous()
+        return [head(cells) for head in self.heads]
+
+
+def build():
+    return Heads(), (torch.randn(4, 64, 20, 20),)
+""",
+        ),
+        Example(
+            "first-operand-of-a-sum-is-broadcast",
+            """\
+import torch
+from torch import nn
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Parameter(torch.rand(1, 64, 16))
+
+    def forward(self, x):
+        return self.offset + x.transpose(1, 2).contiguous()
+
+
+def build():
+    return Shifted(), (torch.randn(4, 16, 64),)
+""",
+        ),
+        Example(
             "view-needs-it",
             """\
 import torch
@@ -254,6 +353,8 @@ def _match(sites: Sites, node: ast.Call, copied: ast.expr, cost: ExpressionCost)
     if not readers.readers or edits is None:
         return None
     copies = max(cost.op_calls("aten::clone"), 1)
+    if _hidden_copies(sites, readers, copied) > copies:
+        return None
     return Match(
         sites.source.span(node),
         f"This copies its tensor {times(copies)} in one forward, {percent(cost.share)} of it, "
@@ -263,6 +364,32 @@ def _match(sites: Sites, node: ast.Call, copied: ast.expr, cost: ExpressionCost)
         (),
         (Fix("Drop the copy", "safe", edits),),
     )
+
+
+def _hidden_copies(sites: Sites, readers: LayoutReaders, copied: ast.expr) -> int:
+    """How often products with a matrix would flatten what is in another order in memory, each by a copy of its own."""
+    module = sites.tree.module
+    if not isinstance(copied, ast.Call) or called_name(module, copied) not in _REORDERING:
+        return 0
+    read = {node for node, kind in readers.seen if kind != "reduced"}
+    found = 0
+    for node in {n for function in readers.functions for n in walk(function)}:
+        op, cost = sites.op(node, "aten::linear", "aten::matmul"), sites.cost(node)
+        flattens = op is not None and len(op.shapes) > 1 and len(op.shapes[0]) > 2 >= len(op.shapes[1])
+        if flattens and cost is not None and id(_first_operand(module, node)) in read:
+            found += cost.calls
+    return found
+
+
+def _first_operand(module: ast.Module, node: ast.AST) -> ast.expr | None:
+    """`x` for `x @ w`, `x.matmul(w)`, `F.linear(x, w)` and `self.layer(x)`."""
+    if isinstance(node, ast.BinOp):
+        return node.left
+    if not isinstance(node, ast.Call):
+        return None
+    method = isinstance(node.func, ast.Attribute) and node.func.attr == "matmul"
+    operands = call_operands(module, node) if method else node.args
+    return operands[0] if operands else None
 
 
 def _without_call(sites: Sites, node: ast.Call, value: ast.expr) -> tuple[Edit, ...] | None:

@@ -12,7 +12,7 @@ from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
-from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS
+from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS, records_nothing
 from forwardlens.rules.repeated import bound_in
 from forwardlens.rules.vectorise.replacing import without_statement
 from forwardlens.source import dataflow
@@ -499,7 +499,7 @@ def _needs_no_gradient(sites: Sites, function: Function, place: str) -> bool:
 
     Those of all rounds would be summed in another dtype.
     """
-    if any(_records_nothing(decorator) for decorator in function.decorator_list):
+    if any(records_nothing(sites.tree.module, decorator) for decorator in function.decorator_list):
         return True
     owner, name = sites.tree.owner(function), place.removeprefix("self.")
     for call in (n for n in walk(owner) if isinstance(n, ast.Call)) if owner is not None else ():
@@ -510,13 +510,6 @@ def _needs_no_gradient(sites: Sites, function: Function, place: str) -> bool:
         if frozen and isinstance(made, ast.Assign) and [dotted(t) for t in made.targets] == [place]:
             return not any("requires_grad_" in source.text for source in sites.context.sources.values())
     return False
-
-
-def _records_nothing(decorator: ast.expr) -> bool:
-    """`@torch.no_grad()`, `@torch.inference_mode()`."""
-    name = dotted(decorator.func) if isinstance(decorator, ast.Call) else None
-    plain = isinstance(decorator, ast.Call) and not decorator.args and not decorator.keywords
-    return plain and name in {"torch.no_grad", "torch.inference_mode"}
 
 
 def _is_literal(node: ast.expr, value: str) -> bool:

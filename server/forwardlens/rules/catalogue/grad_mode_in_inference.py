@@ -13,13 +13,23 @@ from forwardlens.rules.effects import changes
 from forwardlens.rules.escape import differentiates, evaluates, keeps_state, tensors_escape, trains
 from forwardlens.rules.evidence import Sites, operators_of, outermost_function, percent, ran_functions, sites_of
 from forwardlens.rules.layout import LayoutMattersError, calls_of
-from forwardlens.rules.numbers import NUMBER_CALLS, STORING, TO_NUMBERS, is_number, number_names
+from forwardlens.rules.numbers import (
+    NUMBER_CALLS,
+    STORING,
+    TO_NUMBERS,
+    given_to_library,
+    is_number,
+    number_names,
+    values_seen,
+)
 from forwardlens.rules.operations import (
     ELEMENTWISE,
     MAY_BE_SAME,
+    MAY_WORK_IN_PLACE,
     NORMALISING,
     REDUCTIONS,
     VIEWS,
+    records_nothing,
     torch_function,
     torch_name,
 )
@@ -215,6 +225,149 @@ class Ranker(nn.Module):
 
 def build():
     return Ranker(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "lists-that-a-library-writes",
+            """\
+import json
+
+import torch
+from torch import nn
+
+
+class Index(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def embed(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+    def forward(self, x, size=2):  #!
+        rows = []
+        for start in range(0, len(x), size):
+            part = self.embed(x[start : start + size])
+            part = part.detach().cpu().tolist()
+            rows.append(part)
+        return json.dumps(rows)
+
+
+def build():
+    return Index(), (torch.randn(4, 8),)
+""",
+            """\
+import json
+
+import torch
+from torch import nn
+
+
+class Index(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def embed(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+    @torch.inference_mode()
+    def forward(self, x, size=2):
+        rows = []
+        for start in range(0, len(x), size):
+            part = self.embed(x[start : start + size])
+            part = part.detach().cpu().tolist()
+            rows.append(part)
+        return json.dumps(rows)
+
+
+def build():
+    return Index(), (torch.randn(4, 8),)
+""",
+        ),
+        Example(
+            "name-that-holds-tensors-and-then-numbers",
+            """\
+import torch
+from torch import nn
+
+
+class Path(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.moves = nn.Parameter(torch.randn(5, 5))
+
+    @torch.no_grad()  #!
+    def forward(self, x):
+        score, back = x[0], []
+        for step in x[1:]:
+            score, tag = (score[:, None] + self.moves).max(dim=0)
+            score = score + step
+            back.append(tag)
+        path = [int(score.argmax())]
+        for tag in reversed(torch.stack(back).tolist()):
+            path.append(tag[path[-1]])
+        return path[::-1]
+
+
+def build():
+    return Path(), (torch.randn(40, 5),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Path(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.moves = nn.Parameter(torch.randn(5, 5))
+
+    @torch.inference_mode()
+    def forward(self, x):
+        score, back = x[0], []
+        for step in x[1:]:
+            score, tag = (score[:, None] + self.moves).max(dim=0)
+            score = score + step
+            back.append(tag)
+        path = [int(score.argmax())]
+        for tag in reversed(torch.stack(back).tolist()):
+            path.append(tag[path[-1]])
+        return path[::-1]
+
+
+def build():
+    return Path(), (torch.randn(40, 5),)
+""",
+        ),
+        Example(
+            "tensors-in-a-list-that-a-library-fills",
+            """\
+import heapq
+
+import torch
+from torch import nn
+
+
+class Beam(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def forward(self, x):
+        beam = []
+        for layer in self.layers:
+            x = layer(x).relu()
+            heapq.heappush(beam, (float(x.sum()), x))
+        return beam
+
+
+def build():
+    return Beam(), (torch.randn(4, 8),)
 """,
         ),
         Example(
@@ -644,7 +797,7 @@ def _has_no_graph(sites: Sites, function: Function, node: ast.expr, seen: frozen
     if isinstance(node, ast.UnaryOp):
         return clear(node.operand)
     if isinstance(node, ast.Name):
-        return _name_has_no_graph(sites, function, node.id, seen)
+        return _name_has_no_graph(sites, function, node, seen)
     if isinstance(node, ast.Call):
         called = own_function(sites, node)
         return _returns_no_graph(sites, called, seen) if called is not None else _call_has_no_graph(sites, node, clear)
@@ -666,19 +819,23 @@ def _call_has_no_graph(sites: Sites, call: ast.Call, clear: Callable[[ast.expr |
     return name in _WITHOUT_GRAPH or all(map(clear, (receiver, *given)))
 
 
-def _name_has_no_graph(sites: Sites, function: Function, name: str, seen: frozenset[object]) -> bool:
-    """Whether all that a function binds a name to, and puts into it, has no graph."""
-    values = [_bound_to(sites.tree, store) for store in bindings(function, name)]
-    if name in seen or not values:
+def _name_has_no_graph(sites: Sites, function: Function, read: ast.Name, seen: frozenset[object]) -> bool:
+    """Whether all that a name may be bound to where it is read, and all that is put into it, has no graph."""
+    certain = values_seen(sites, read)
+    values = [*certain] or [_bound_to(sites.tree, store) for store in bindings(function, read.id)]
+    if read.id in seen or not values:
         return False
-    shared = aliases(function, name)
+    shared = aliases(function, read.id)
     for node, place in changes(sites, function):
         if place is not None and not any(overlap(place, s) for s in shared):
             continue
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in STORING:
             return False
         values += [*node.args, *(keyword.value for keyword in node.keywords)]
-    return all(value is not None and _has_no_graph(sites, function, value, seen | {name}) for value in values)
+    for name, call in given_to_library(sites, function):
+        given = [*call.args, *(keyword.value for keyword in call.keywords)] if name in shared else []
+        values += [value for value in given if dotted(value) not in shared]
+    return all(value is not None and _has_no_graph(sites, function, value, seen | {read.id}) for value in values)
 
 
 def _bound_to(tree: Tree, store: ast.AST) -> ast.expr | None:
@@ -711,29 +868,13 @@ def _weakly_guarded(sites: Sites, ran: list[Function]) -> Iterator[Match]:
 def _no_grads(tree: Tree, function: Function) -> Iterator[tuple[ast.expr, list[ast.stmt], int]]:
     """Every `no_grad` of a function with the code under it and its line, as a decorator or in a `with`."""
     for decorator in function.decorator_list:
-        if _is_no_grad(tree, decorator):
+        if records_nothing(tree.module, decorator) == "no_grad":
             yield decorator, function.body, decorator.lineno
     for node in walk(function):
         if isinstance(node, ast.With) and tree.function(node) is function:
             for item in node.items:
-                if _is_no_grad(tree, item.context_expr) and item.optional_vars is None:
+                if records_nothing(tree.module, item.context_expr) == "no_grad" and item.optional_vars is None:
                     yield item.context_expr, node.body, node.lineno
-
-
-def _is_no_grad(tree: Tree, node: ast.expr) -> bool:
-    """`torch.no_grad()`, `@torch.no_grad` or `torch.set_grad_enabled(False)`, however it was imported."""
-    call = node if isinstance(node, ast.Call) else None
-    place = dotted(node if call is None else call.func) or ""
-    if "." not in place and not _is_of_torch(tree.module, place):
-        return False
-    given = [] if call is None else [tree.text(a) for a in (*call.args, *(k.value for k in call.keywords))]
-    return (place.split(".")[-1], given) in (("no_grad", []), ("set_grad_enabled", ["False"]))
-
-
-def _is_of_torch(module: ast.Module, name: str) -> bool:
-    """Whether `from torch import name` stands in the file."""
-    froms = (n for n in module.body if isinstance(n, ast.ImportFrom) and n.module in {"torch", "torch.autograd"})
-    return any(alias.name == name and alias.asname is None for node in froms for alias in node.names)
 
 
 def _weak_match(
@@ -840,7 +981,8 @@ def _handed_on(sites: Sites, node: ast.expr, calls: frozenset[ast.Call]) -> list
         return []
     name = parent.attr if isinstance(parent, ast.Attribute) else torch_function(tree.module, call.func)
     given = [a for a in (*call.args, *(k.value for k in call.keywords)) if a is not node]
-    if name is None or is_inplace(name) or not all(map(plain, given)):
+    in_place = name is None or is_inplace(name) or (name in MAY_WORK_IN_PLACE and bool(given))
+    if in_place or not all(map(plain, given)):
         return None
     return [] if name in _COMPUTING else [call] if name in VIEWS | MAY_BE_SAME else None
 
