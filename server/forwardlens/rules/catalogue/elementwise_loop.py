@@ -411,48 +411,6 @@ def build():
 """,
         ),
         Example(
-            "pairs-chosen-by-a-test",
-            """\
-import torch
-from torch import nn
-
-
-class Ranking(nn.Module):
-    def forward(self, score, grade):
-        loss, pairs = score.new_zeros(()), 0
-        for i in range(len(score)):
-            for j in range(len(score)):
-                if grade[i] > grade[j]:  #!
-                    loss = loss + nn.functional.softplus(score[j] - score[i])
-                    pairs += 1
-        return loss / max(pairs, 1)
-
-
-def build():
-    return Ranking(), (torch.randn(16), torch.arange(16) % 4)
-""",
-            """\
-import torch
-from torch import nn
-
-
-class Ranking(nn.Module):
-    def forward(self, score, grade):
-        loss, pairs = score.new_zeros(()), 0
-        grade_list = grade.tolist()
-        for i in range(len(score)):
-            for j in range(len(score)):
-                if grade_list[i] > grade_list[j]:
-                    loss = loss + nn.functional.softplus(score[j] - score[i])
-                    pairs += 1
-        return loss / max(pairs, 1)
-
-
-def build():
-    return Ranking(), (torch.randn(16), torch.arange(16) % 4)
-""",
-        ),
-        Example(
             "first-pair-that-fits",
             """\
 import torch
@@ -594,15 +552,14 @@ def _chosen_pairs(context: Context, sites: Sites, loops: Mapping[Looping, list[a
     for match in context.matches(_ELEMENTS) if loops else ():
         around = loop_around(sites, sites.tree.at(match.span)[0])
         loop = around[0] if around is not None else None
-        if loop is not None and loop in loops and pairs(sites, loop) and _computes(sites, loops[loop]):
+        if loop is not None and loop in loops and pairs(sites, loop) and _computing(sites, loops[loop]):
             found[loop] = match
     return found
 
 
-def _computes(sites: Sites, nodes: Iterable[ast.AST]) -> bool:
-    """Whether rounds still compute something with tensors once all elements that they read are numbers."""
-    inside = {node: [node, *sites.tree.ancestors(node)] for node in nodes}
-    return not all(any(reads_number(sites, n) for n in around) for around in inside.values())
+def _computing(sites: Sites, nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    """What still computes something with tensors once all elements that the rounds read are numbers."""
+    return [n for n in nodes if not any(reads_number(sites, around) for around in (n, *sites.tree.ancestors(n)))]
 
 
 def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST], reads: Match | None = None) -> Match | None:
@@ -622,7 +579,8 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST], reads: Match | Non
         or not independent(sites, loop, nodes)
     ):
         return None
-    hot = first_of_the_costliest(_varying(sites, loop, work) or work)
+    wanted = work if reads is None else {node: work[node] for node in _computing(sites, work)}
+    hot = first_of_the_costliest(_varying(sites, loop, wanted) or wanted)
     cost, share = work[hot], share_of(sites, loop)
     calls = sum(op.calls for c in work.values() for op in outermost(c))
     message = (
