@@ -10,6 +10,7 @@ from forwardlens.model import ExpressionCost, OpCost
 from forwardlens.rules.callers import in_loop, loop_around, parts_of, rounds_of
 from forwardlens.rules.contract import Context, Rule
 from forwardlens.rules.evidence import Sites, index_items
+from forwardlens.rules.loops import ends_early
 from forwardlens.rules.relation import relation
 from forwardlens.rules.repeated import LEAST_ROUNDS, body
 from forwardlens.rules.statements.sums import added_to_itself
@@ -72,11 +73,18 @@ def independent(sites: Sites, loop: Looping, nodes: Iterable[ast.AST]) -> bool:
     statements = {sites.tree.statement(in_loop(sites, loop, node)): node for node in nodes}
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return True
-    for statement in statements:
-        parts: list[ast.expr | ast.stmt] = [*added_to_itself(statement)] or [*_appended(statement)] or [statement]
-        if any(relation(sites, loop, part) != "independent" for part in parts):
-            return False
-    return True
+    if ends_early(loop):
+        return False
+    parts = [part for statement in statements for part in _tied(statement)]
+    return all(relation(sites, loop, part) == "independent" for part in parts)
+
+
+def _tied(statement: ast.stmt) -> list[ast.expr | ast.stmt]:
+    """What of a statement could tie a round to another one: not that a sum or a list grows, under a condition too."""
+    if isinstance(statement, ast.If):
+        inner = [part for below in (*statement.body, *statement.orelse) for part in _tied(below)]
+        return [statement.test, *inner]
+    return [*added_to_itself(statement)] or [*_appended(statement)] or [statement]
 
 
 def _appended(statement: ast.stmt) -> list[ast.expr]:

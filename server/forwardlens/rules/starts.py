@@ -7,18 +7,24 @@ import ast
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.loops import CREATION
 from forwardlens.source.dataflow import names_bound
-from forwardlens.source.tree import dotted, unpacked
+from forwardlens.source.tree import argument, dotted, unpacked
 
 
 def is_none_before(sites: Sites, loop: ast.stmt, name: str) -> bool:
     """Whether the last thing in front of the loop that binds `name` sets it to None."""
+    start = value_before(sites, loop, name)
+    return isinstance(start, ast.Constant) and start.value is None
+
+
+def value_before(sites: Sites, loop: ast.stmt, name: str) -> ast.expr | None:
+    """What the last thing in front of the loop that binds `name` gives it, also beside others: `x, n = y, 0`."""
     start = last_binding(sites, loop, name)
     if isinstance(start, ast.AnnAssign):
-        return isinstance(start.value, ast.Constant) and start.value.value is None
+        return start.value if dotted(start.target) == name else None
     if not isinstance(start, ast.Assign):
-        return False
+        return None
     given = [value for target in start.targets for value in _given(target, start.value, name)]
-    return bool(given) and all(isinstance(v, ast.Constant) and v.value is None for v in given)
+    return given[0] if len(given) == 1 else None
 
 
 def last_binding(sites: Sites, statement: ast.stmt, name: str) -> ast.stmt | None:
@@ -60,7 +66,7 @@ def rank_made(value: ast.expr) -> int:
         return sum(isinstance(item, ast.Slice) for item in value.slice.elts)
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in CREATION:
         return 0
-    first = value.args[0] if value.args else None
+    first = argument(value, 0, "size")
     if isinstance(first, (ast.Tuple, ast.List)):
         return sum(not isinstance(size, ast.Starred) for size in first.elts)
     # `full` takes what it fills with after the sizes.

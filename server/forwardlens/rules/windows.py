@@ -42,7 +42,8 @@ class Lengths:
     """Which tensors a loop's rounds bring together, so that their lengths have to agree.
 
     `names` tells for a name of the rounds what its value was made of, `zipped` for a loop what its `zip` runs over,
-    `seen` how long the run saw a place, `shapes` how many different shapes a `zip` ran over.
+    `seen` how long the run saw a place, `shapes` how many different shapes a `zip` ran over. `longer` are the places
+    that a round reads further on than its own number: of them a slice always leaves something out.
     """
 
     names: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -50,6 +51,7 @@ class Lengths:
     groups: list[set[str]] = field(default_factory=list[set[str]])
     seen: dict[str, int] = field(default_factory=dict[str, int])
     shapes: dict[str, int] = field(default_factory=dict[str, int])
+    longer: set[str] = field(default_factory=set[str])
 
     def places(self, text: str) -> set[str]:
         """The marked places in a text, also through names."""
@@ -79,6 +81,10 @@ class Lengths:
         mark = _MARK.fullmatch(window)
         self.seen[mark[1] if mark is not None else f"{loop}|"] = length
 
+    def exceed(self, loop: str, place: str) -> None:
+        """Note that a tensor is longer than the loop has rounds."""
+        self.longer.add(f"{loop}|{place}")
+
     def _join(self, group: set[str]) -> None:
         apart = [g for g in self.groups if not g & group]
         self.groups = [*apart, group.union(*(g for g in self.groups if g & group))]
@@ -99,6 +105,8 @@ class Lengths:
         return replace(value, text=self.finished(value.text), cut=cut)
 
     def _is_idle(self, place: str) -> bool:
+        if place in self.longer:
+            return False
         group = next((g for g in self.groups if place in g), set[str]())
         loop = place.split("|")[0]
         needed = self.zipped.get(loop)

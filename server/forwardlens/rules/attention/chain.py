@@ -15,13 +15,15 @@ from forwardlens.rules.attention.parts import Guard, Mask, Scale, not_none
 from forwardlens.rules.attention.products import Product, product_of, transposition
 from forwardlens.rules.constants import attribute_value, is_number
 from forwardlens.rules.evidence import Sites, index_items
-from forwardlens.rules.operations import call_operands, is_repeatable, torch_function
+from forwardlens.rules.operations import call_operands, called_name, is_repeatable, torch_function
 from forwardlens.source.dataflow import definition, names_bound, names_read
 from forwardlens.source.rewrite import stands_alone
 from forwardlens.source.tree import argument, dotted, integer, walk
 
 _ARITHMETIC: dict[type[ast.operator], str] = {ast.Mult: "mul", ast.Div: "div", ast.Add: "add", ast.Sub: "sub"}
 _CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
+# Calls that put dimensions together or take them apart.
+_REGROUPING = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"})
 _EMPTY = {"empty", "zeros", "new_empty", "new_zeros", "empty_like", "zeros_like"}
 # What the scalar of an operator was where Python gave a number; a tensor of no dimensions is rarely one of these.
 _NUMBERS = {"float64", "int64"}
@@ -52,6 +54,7 @@ class Chain:
     dropout: str | None = None
     random: bool = False
     assumed: str | None = None
+    regrouped: str | None = None
     softmax: ast.expr | None = None
     product: Product | None = None
     shape: Shape = ()
@@ -95,6 +98,10 @@ class Chain:
             self.weights(inner, at)
             if reason is not None:
                 raise NoCounterpartError(reason)
+            return
+        inner = self._regrouping(node)
+        if inner is not None:
+            self.weights(inner, at)
             return
         inner = self._softmax(node)
         if inner is None:
@@ -147,6 +154,19 @@ class Chain:
             if made is not None and isinstance(made.value, ast.Attribute) and made.value.attr == "dtype":
                 self.last_read(node)
 
+    def _regrouping(self, call: ast.Call) -> ast.expr | None:
+        """What is viewed with its heads and its batch in one dimension, or with each in its own again."""
+        name = called_name(self.sites.tree.module, call)
+        op = self.sites.op(call, f"aten::{name}") if name in _REGROUPING else None
+        given = call_operands(self.sites.tree.module, call)
+        if op is None or not op.shapes or not given:
+            return None
+        if self.shape and op.shapes[0][-1:] != self.shape[-1:]:
+            raise NoAttentionError
+        self.steps.append(call)
+        self.regrouped = f"`{self.sites.tree.text(call)}` regroups the heads on the way"
+        return given[0]
+
     def _softmax(self, call: ast.Call) -> ast.expr | None:
         op = self.sites.op(call, "aten::softmax")
         func, tree = call.func, self.sites.tree
@@ -195,6 +215,10 @@ class Chain:
             self._scaled(node, *found, at)
         elif isinstance(node, ast.Call):
             cast = self._cast(node) if guard is None else None
+            inner = self._regrouping(node) if guard is None and cast is None else None
+            if inner is not None:
+                self.scores(inner, at, None)
+                return
             if cast is None:
                 self._filled(node, at, guard)
                 return

@@ -13,8 +13,9 @@ from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.escape import private_since
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of
 from forwardlens.rules.masked.picked import Picked, message_of, with_dimensions
+from forwardlens.rules.masked.reduced import Reduced, reduced_at, reduced_fix, selected_from
 from forwardlens.rules.masked.written import Written, is_rest, rest_fix, rest_of, selected_fix, written_in
-from forwardlens.rules.operations import is_repeatable, is_torch_function, torch_name
+from forwardlens.rules.operations import is_repeatable, torch_name
 from forwardlens.source.dataflow import definition, names_read
 from forwardlens.source.rewrite import (
     checked,
@@ -30,8 +31,8 @@ from forwardlens.source.tree import argument, dotted, integer, walk
 class BooleanMaskCopy(Rule):
     """## What it does
     Finds elements that are picked by a boolean mask only to be written back or added up: `y[m] = z[m]`,
-    `y[m] = row`, `y[m] = z[m].pow(2)`, `y[m] *= 2`, `x[m].mean()`, and `masked_select` with a mask that is the same
-    along a dimension.
+    `y[m] = row`, `y[m] = z[m].pow(2)`, `y[m] *= 2`, `x[m].mean()`, `masked_select(x, m).sum()`, and `masked_select`
+    with a mask that is the same along a dimension.
 
     ## Why it costs
     Indexing with a mask first lists the position of every true element (`nonzero`, 8 bytes for each of its
@@ -189,11 +190,91 @@ from torch import nn
 class Loss(nn.Module):
     def forward(self, x, mask):
         error = (x - 1.0).abs()
-        return torch.where(mask, error, 0).sum() / mask.sum()
+        return torch.where(mask, error, 0).sum() / mask.count_nonzero()
 
 
 def build():
     return Loss(), (torch.randn(64, 256), torch.rand(64, 256) < 0.7)
+""",
+        ),
+        Example(
+            "mean-over-a-broadcast-mask",
+            """\
+import torch
+from torch import nn
+
+
+def distance(x, y, seen):
+    gap = (x - y).abs()
+    picked = torch.masked_select(gap, seen)  #!
+    if picked.numel() == 0:
+        return x.sum() * 0
+    return picked.mean()
+
+
+class Loss(nn.Module):
+    def forward(self, x, y):
+        return distance(x, y, seen=y[:, :1] > 0.3)
+
+
+def build():
+    return Loss(), (torch.rand(4, 3, 96, 96), torch.rand(4, 3, 96, 96))
+""",
+            """\
+import torch
+from torch import nn
+
+
+def distance(x, y, seen):
+    gap = (x - y).abs()
+    picked = torch.where(seen, gap, 0)
+    if int(seen.expand_as(picked).count_nonzero()) == 0:
+        return x.sum() * 0
+    return picked.sum() / seen.expand_as(picked).count_nonzero()
+
+
+class Loss(nn.Module):
+    def forward(self, x, y):
+        return distance(x, y, seen=y[:, :1] > 0.3)
+
+
+def build():
+    return Loss(), (torch.rand(4, 3, 96, 96), torch.rand(4, 3, 96, 96))
+""",
+        ),
+        Example(
+            "mask-changed-before-the-mean",
+            """\
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def forward(self, x, seen):
+        picked = x[seen]  #!
+        seen &= x > 0
+        return picked.mean()
+
+
+def build():
+    return Loss(), (torch.randn(64, 256), torch.rand(64, 256) < 0.7)
+""",
+        ),
+        Example(
+            "spread-of-the-picked",
+            """\
+import torch
+from torch import nn
+
+
+class Spread(nn.Module):
+    def forward(self, x, seen):
+        picked = x[seen]
+        return picked.mean() / picked.std()
+
+
+def build():
+    return Spread(), (torch.randn(64, 256), torch.rand(64, 256) < 0.7)
 """,
         ),
         Example(
@@ -464,12 +545,18 @@ def build():
         sites = sites_of(context)
         if sites is None:
             return
+        calls = (node for node in walk(sites.tree.module) if isinstance(node, ast.Call))
+        sums = [found for call in calls if (found := reduced_at(sites, call)) is not None]
+        yield from (_reduced(sites, found) for found in sums)
+        picked = {found.selection.node for found in sums}
         for node in walk(sites.tree.module):
             match: Match | None = None
+            if node in picked:
+                continue
             if isinstance(node, (ast.Assign, ast.AugAssign)):
                 match = _assigned(sites, node)
             elif isinstance(node, ast.Call):
-                match = _reduced(sites, node) or _selected(sites, node)
+                match = _selected(sites, node)
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 match = _broadcast_index(sites, node)
             if match is not None:
@@ -538,82 +625,30 @@ def _cloned(sites: Sites, node: ast.stmt, made: ast.Assign, name: str) -> ast.ex
 # -- a sum of what a mask picks
 
 
-def _reduced(sites: Sites, call: ast.Call) -> Match | None:
-    """A sum or mean over all picked elements, of `x[mask]` itself or of the name that the line above gave it."""
-    found = _reduction(sites, call)
-    if found is None:
-        return None
-    name, value = found
-    named = value if isinstance(value, ast.Name) else None
-    bound = _bound_above(sites, call, named) if named is not None else None
-    node = bound.value if bound is not None else value
-    if not isinstance(node, ast.Subscript):
-        return None
-    picked = Picked(sites, node, "aten::index")
-    torch = torch_name(sites.tree.module)
-    if not picked.fits or picked.trailing or torch is None or not is_repeatable(picked.mask):
-        return None
-    mask, base = sites.tree.text(picked.mask), sites.tree.text(node.value)
-    text = f"{torch}.where({mask}, {base}, 0).sum()"
-    if name == "mean":
-        counted = mask if isinstance(picked.mask, (ast.Name, ast.Attribute)) else f"({mask})"
-        text = f"{text} / {counted}.sum()"
-        if not isinstance(sites.tree.parent(call), (ast.Return, ast.Assign)):
-            text = f"({text})"
-    edits = [replace_node(sites.source, call, text)]
-    if bound is not None:
-        edits.append(replace_statements(sites.tree, [bound], []))
-    fine = not has_comment(sites.source, *offsets(sites.source, call))
-    checked_edits = checked(sites.source, edits) if fine else None
-    share = sites.share(call, node)
+def _reduced(sites: Sites, found: Reduced) -> Match:
+    pick = found.selection
+    share = sites.share(found.call, pick.node)
+    fix, obstacle = reduced_fix(sites, found)
+    message = message_of(sites, pick.node, pick, 1, share, "the elements can be added up where they are")
     return Match(
-        sites.source.span(node),
-        message_of(sites, node, picked, 1, share, "the elements can be added up where they are"),
+        sites.source.span(pick.node),
+        message if fix else f"{message}. No automatic fix: {obstacle}",
         share,
-        {"elements": picked.count, "mask_elements": math.prod(picked.shape)},
+        {"elements": pick.count, "mask_elements": math.prod(pick.shape)},
         (),
-        (Fix("Add up without picking", "safe", checked_edits),) if checked_edits else (),
+        (fix,) if fix else (),
     )
-
-
-def _reduction(sites: Sites, call: ast.Call) -> tuple[str, ast.expr] | None:
-    func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr not in {"sum", "mean"} or call.keywords:
-        return None
-    if is_torch_function(sites.tree.module, func):
-        return (func.attr, call.args[0]) if len(call.args) == 1 else None
-    return (func.attr, func.value) if not call.args else None
-
-
-def _bound_above(sites: Sites, call: ast.Call, name: ast.Name) -> ast.Assign | None:
-    """The statement right above that binds the name, if the call is all that reads it."""
-    function = sites.tree.function(call)
-    statement = definition(sites.tree, function, name.id) if function is not None else None
-    here = sites.tree.statement(call)
-    if function is None or statement is None or not stands_alone(sites.tree, statement):
-        return None
-    block = sites.tree.block(here)
-    reads = sum(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(function))
-    above = statement in block and block.index(statement) == block.index(here) - 1
-    plain = isinstance(here, (ast.Assign, ast.Return)) and "#" not in sites.source.line(statement.lineno)
-    return statement if above and plain and reads == 1 else None
 
 
 # -- masked_select with a mask that is the same along a dimension
 
 
 def _selected(sites: Sites, call: ast.Call) -> Match | None:
-    func = call.func
-    if not isinstance(func, ast.Attribute) or func.attr != "masked_select" or call.keywords:
-        return None
-    if is_torch_function(sites.tree.module, func):
-        base, mask = (call.args[0], call.args[1]) if len(call.args) == 2 else (None, None)
-    else:
-        base, mask = (func.value, call.args[0]) if len(call.args) == 1 else (None, None)
+    selected = selected_from(sites, call)
     op = sites.op(call, "aten::masked_select")
-    if base is None or mask is None or op is None or len(op.shapes) < 2:
+    if selected is None or op is None or len(op.shapes) < 2:
         return None
-    return _broadcast(sites, call, base, mask, op.shapes[0], "`masked_select`")
+    return _broadcast(sites, call, *selected, op.shapes[0], "`masked_select`")
 
 
 def _broadcast_index(sites: Sites, node: ast.Subscript) -> Match | None:

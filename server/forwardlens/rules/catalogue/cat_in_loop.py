@@ -23,7 +23,7 @@ from forwardlens.rules.repeated import (
     nested_functions,
     reads_of,
 )
-from forwardlens.rules.starts import is_none_before, last_binding, rank_made
+from forwardlens.rules.starts import is_none_before, rank_made, value_before
 from forwardlens.source.dataflow import aliases_of_all, bindings, fresh_name, may_alias, names_bound, overlap, root
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
 from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
@@ -238,12 +238,13 @@ from torch import nn
 class Trace(nn.Module):
     def forward(self, x):
         state, path = x[:, 0], None
-        tokens = torch.empty((x.size(0), 0), dtype=x.dtype)
+        tokens, count = torch.empty(x.size(0), 0, dtype=x.dtype), 0
         for t in range(x.size(1)):
             state = torch.tanh(state + x[:, t])
             path = state if path is None else torch.cat((path, state), dim=-1)  #!
             tokens = torch.hstack([tokens, state])  #!
-        return path, tokens
+            count += state.size(1)
+        return path, tokens[:, :count]
 
 
 def build():
@@ -257,16 +258,17 @@ from torch import nn
 class Trace(nn.Module):
     def forward(self, x):
         state, path = x[:, 0], None
-        tokens = torch.empty((x.size(0), 0), dtype=x.dtype)
+        tokens, count = torch.empty(x.size(0), 0, dtype=x.dtype), 0
         path_parts = []
         tokens_parts = [tokens]
         for t in range(x.size(1)):
             state = torch.tanh(state + x[:, t])
             path_parts.append(state)
             tokens_parts.append(state)
+            count += state.size(1)
         path = torch.cat(path_parts, dim=-1) if path_parts else None
         tokens = torch.hstack(tokens_parts)
-        return path, tokens
+        return path, tokens[:, :count]
 
 
 def build():
@@ -652,8 +654,8 @@ def _require_rank(sites: Sites, growth: _Growth, loop: ast.stmt) -> None:
     name = growth.call.func.attr if isinstance(growth.call.func, ast.Attribute) else ""
     if name not in _RANKS:
         return
-    start = last_binding(sites, loop, growth.place) if growth.first == "grows" and not growth.before else None
-    if not isinstance(start, ast.Assign) or rank_made(start.value) < _RANKS[name]:
+    start = value_before(sites, loop, growth.place) if growth.first == "grows" else None
+    if start is None or rank_made(start) < _RANKS[name]:
         raise RefusedError(f"`{name}` does more than join where `{growth.place}` starts with fewer dimensions")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from forwardlens.model import ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import by_loop, rounds_of
+from forwardlens.rules.callers import by_loop, loop_around, rounds_of
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.expert_loop import ExpertLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
@@ -18,7 +18,8 @@ from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, depends_on_order, percent, sites_of
 from forwardlens.rules.loops import loop_of
-from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, place
+from forwardlens.rules.readouts import reads_number
+from forwardlens.rules.repeated import LEAST_ROUNDS, body, bound_in, head, place
 from forwardlens.rules.rounds import (
     claimed,
     costs_in,
@@ -43,7 +44,9 @@ _MOST_ELEMENTS = 1 << 26
 
 
 # One cause is one finding: on the same loop these say more.
-_MORE_SPECIFIC = (EmbeddingInLoop(), MaskingInLoop(), ScalarAccessInLoop(), ExpertLoop(), PerParameterLoop())
+_MORE_SPECIFIC = (EmbeddingInLoop(), MaskingInLoop(), ExpertLoop(), PerParameterLoop())
+# This one says more too, unless the elements that it sees only choose which pairs are computed.
+_ELEMENTS = ScalarAccessInLoop()
 
 
 class ElementwiseLoop(Rule):
@@ -66,8 +69,9 @@ class ElementwiseLoop(Rule):
     ranks of all operands. Sums over rounds are added in another order, so the last digits may differ. A branch on a
     round's own value becomes `torch.where`, unless it may guard what it computes. A tensor that is made to be filled
     is left out where the rounds fill all of it; one of another dtype than their values shows when the fix is tried.
-    All pairs at once take more memory than one after the other: beyond 64 million elements there is no fix. Loops over
-    layers with weights of their own are reported without one: they need joint weights
+    All pairs at once take more memory than one after the other: beyond 64 million elements there is no fix. Where
+    elements are read to choose the pairs, and no direct form is known, the fix reads them once before the loop. Loops
+    over layers with weights of their own are reported without one: they need joint weights
     (`torch.func.stack_module_state` and `torch.vmap`).
 
     A module or a function that is called for each frame, view or patch takes all of them as one batch if it treats the
@@ -77,6 +81,7 @@ class ElementwiseLoop(Rule):
 
     name: ClassVar[str] = "elementwise-loop"
     summary: ClassVar[str] = "Small independent tensor work, one round of a loop at a time"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {"scalar-access-in-loop": "loop"}
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "rows-gathered-sample-by-sample",
@@ -406,6 +411,28 @@ def build():
 """,
         ),
         Example(
+            "first-pair-that-fits",
+            """\
+import torch
+from torch import nn
+
+
+class First(nn.Module):
+    def forward(self, score, grade):
+        loss = score.new_zeros(())
+        for i in range(len(score)):
+            for j in range(len(score)):
+                if grade[i] > grade[j]:
+                    loss = loss + nn.functional.softplus(score[j] - score[i])
+                    break
+        return loss
+
+
+def build():
+    return First(), (torch.randn(16), torch.arange(16) % 4)
+""",
+        ),
+        Example(
             "several-layers-on-one-input",
             """\
 import torch
@@ -505,19 +532,37 @@ def build():
         if sites is None:
             return
         loops = by_loop(sites, (n for n, c in sites.items() if works(c) and rounds_of(sites, n) >= LEAST_ROUNDS))
-        taken = claimed(context, sites, _MORE_SPECIFIC) if loops else {}
+        chosen = _chosen_pairs(context, sites, loops)
+        taken = set(claimed(context, sites, (*_MORE_SPECIFIC, _ELEMENTS))) - set(chosen) if loops else set[ast.AST]()
         done: list[ast.AST] = []
         # Innermost first: a loop around one that is reported gets its turn once that one is gone.
         for loop in sorted(loops, key=lambda n: -sum(1 for _ in sites.tree.loops(n))):
             if loop in taken or any(loop in sites.tree.ancestors(inner) for inner in (*done, *taken)):
                 continue
-            match = _match(sites, loop, loops[loop])
-            if match is not None:
+            match = _match(sites, loop, loops[loop], chosen.get(loop))
+            if match is not None or loop in chosen:
                 done.append(loop)
+            if match is not None:
                 yield match
 
 
-def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
+def _chosen_pairs(context: Context, sites: Sites, loops: Mapping[Looping, list[ast.AST]]) -> dict[ast.AST, Match]:
+    """The loops that compute with pairs and read single elements to choose them, with what is found of the reads."""
+    found: dict[ast.AST, Match] = {}
+    for match in context.matches(_ELEMENTS) if loops else ():
+        around = loop_around(sites, sites.tree.at(match.span)[0])
+        loop = around[0] if around is not None else None
+        if loop is not None and loop in loops and pairs(sites, loop) and _computing(sites, loops[loop]):
+            found[loop] = match
+    return found
+
+
+def _computing(sites: Sites, nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    """What still computes something with tensors once all elements that the rounds read are numbers."""
+    return [n for n in nodes if not any(reads_number(sites, around) for around in (n, *sites.tree.ancestors(n)))]
+
+
+def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST], reads: Match | None = None) -> Match | None:
     assert isinstance(loop, Looping)
     costs = costs_in(sites, loop)
     work = {node: cost for node, cost in costs.items() if node in nodes}
@@ -534,27 +579,30 @@ def _match(sites: Sites, loop: ast.AST, nodes: list[ast.AST]) -> Match | None:
         or not independent(sites, loop, nodes)
     ):
         return None
-    hot = first_of_the_costliest(_varying(sites, loop, work) or work)
+    wanted = work if reads is None else {node: work[node] for node in _computing(sites, work)}
+    hot = first_of_the_costliest(_varying(sites, loop, wanted) or wanted)
     cost, share = work[hot], share_of(sites, loop)
     calls = sum(op.calls for c in work.values() for op in outermost(c))
     message = (
         f"This loop runs {calls} small operators in {cost.calls} independent rounds, {percent(share)} of the forward: "
         "each of them costs its dispatch for a few elements"
     )
-    fix: Fix | None = None
+    fixes: tuple[Fix, ...] = ()
     try:
         if together and elements_of_all(work.values()) > _MOST_ELEMENTS:
             raise RefusedError("all pairs at once would take too much memory")
-        fix = _all_at_once(sites, loop, changes_in_training=depends_on_order(costs.values()) is not None)
+        fixes = (_all_at_once(sites, loop, changes_in_training=depends_on_order(costs.values()) is not None),)
     except RefusedError as refused:
-        message = f"{message}; {_advice(work, loop, together, bool(classes))}. No automatic fix: {refused}"
+        fixes = reads.fixes if reads is not None else ()
+        obstacle = "The fix keeps the loop and reads once what chooses the pairs" if fixes else "No automatic fix"
+        message = f"{message}; {_advice(work, loop, together, bool(classes))}. {obstacle}: {refused}"
     return Match(
         place(sites, hot),
         message,
         share,
         {"rounds": cost.calls, "operators": calls},
         (head(sites, loop),),
-        (fix,) if fix else (),
+        fixes,
     )
 
 
@@ -579,6 +627,8 @@ def elements_of_all(costs: Iterable[ExpressionCost]) -> int:
 
 def _advice(work: dict[ast.AST, ExpressionCost], loop: Looping, together: bool, classes: bool) -> str:
     names = {op.name for cost in work.values() for op in outermost(cost)}
+    if together and any(isinstance(n, ast.If) for n in body(loop)):
+        return "do all pairs at once with `x[:, None]` against `x[None]`, and leave out the others with `torch.where`"
     if together:
         return "do all pairs at once with one matrix product, `torch.cdist`, or `x[:, None]` against `x[None]`"
     if classes:

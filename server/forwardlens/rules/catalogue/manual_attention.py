@@ -14,11 +14,16 @@ from forwardlens.rules.attention.operands import sums_over_keys
 from forwardlens.rules.attention.products import Product, product_of
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
-from forwardlens.source.dataflow import names_bound
+from forwardlens.rules.operations import PRODUCT_OPERATORS
+from forwardlens.source.dataflow import METADATA, names_bound
 from forwardlens.source.tree import walk
 
 # Steps that often only give the same memory in other words.
-_FREE = frozenset(f"aten::{name}" for name in ("to", "contiguous", "transpose", "permute", "mT", "swapaxes", "type_as"))
+_FREE = frozenset(
+    f"aten::{name}"
+    for name in """to contiguous transpose permute mT swapaxes type_as view reshape flatten unflatten squeeze
+    unsqueeze""".split()
+)
 
 
 class ManualAttention(Rule):
@@ -536,6 +541,48 @@ def build():
 """,
         ),
         Example(
+            "heads-apart-for-a-bias",
+            """\
+import torch
+from torch import nn
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, q, k, v, bias):
+        both, n = q.shape[:2]
+        scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=32**-0.5)
+        scores = scores.view(-1, *bias.shape) + bias
+        weights = self.drop(scores.softmax(-1))  #!
+        return torch.bmm(weights.reshape(both, n, -1), v)
+
+
+def build():
+    q, k, v = (torch.randn(12, 128, 32) for _ in range(3))
+    return Attention().eval(), (q, k, v, torch.randn(4, 128, 128))
+""",
+        ),
+        Example(
+            "weights-cut-into-pieces",
+            """\
+import torch
+from torch import nn
+
+
+class Pieces(nn.Module):
+    def forward(self, q, k, v):
+        weights = torch.bmm(q, k.mT).softmax(-1)
+        return torch.bmm(weights.view(q.size(0), -1, v.size(1)), v)
+
+
+def build():
+    return Pieces(), (*torch.randn(2, 12, 128, 32), torch.randn(12, 64, 32))
+""",
+        ),
+        Example(
             "softmax-over-the-queries",
             """\
 import torch
@@ -635,13 +682,17 @@ def _match(sites: Sites, node: ast.expr, product: Product, *, left: bool) -> Mat
     obstacle: str | None = None
     try:
         chain.weights(product.left if left else product.right, final)
-        if not _only_reader(chain, function):
+        others = _other_readers(chain, function)
+        if not all(_asks_for_metadata(sites, read) for read in others):
             return None
+        obstacle = chain.regrouped or next((f"the shape of `{read.id}` is read as well" for read in others), None)
     except NoAttentionError:
         return None
     except NoCounterpartError as refused:
         obstacle = str(refused)
     if chain.softmax is None or not sums_over_keys(chain, product, weights_left=left):
+        return None
+    if chain.regrouped is not None and not _ends_in_keys(chain, node, 0 if left else 1):
         return None
     fix: Fix | None = None
     if obstacle is None:
@@ -669,18 +720,26 @@ def _match(sites: Sites, node: ast.expr, product: Product, *, left: bool) -> Mat
     )
 
 
-def _only_reader(chain: Chain, function: ast.AST) -> bool:
-    """Whether nothing but the chain reads what the chain computes."""
+def _other_readers(chain: Chain, function: ast.AST) -> list[ast.Name]:
+    """What reads what the chain computes, beside the chain itself."""
     end = chain.final.end_lineno or chain.final.lineno
     rebinds = names_bound(chain.final)
     loops = any(chain.sites.tree.loops(chain.final))
-    for read in walk(function):
-        if not isinstance(read, ast.Name) or read.id not in chain.names or not isinstance(read.ctx, ast.Load):
-            continue
-        later = read.lineno > end and read.id in rebinds and not loops
-        if read not in chain.consumed and not later:
-            return False
-    return True
+    reads = [n for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    reads = [n for n in reads if n.id in chain.names and n not in chain.consumed]
+    return [n for n in reads if loops or n.lineno <= end or n.id not in rebinds]
+
+
+def _asks_for_metadata(sites: Sites, read: ast.Name) -> bool:
+    """`scores.shape` and the like, which need no element."""
+    above = sites.tree.parent(read)
+    return isinstance(above, ast.Attribute) and above.attr in METADATA
+
+
+def _ends_in_keys(chain: Chain, node: ast.expr, position: int) -> bool:
+    """Whether the last dimension of what a product takes at `position` is still the one that the softmax ran over."""
+    op = chain.sites.op(node, *PRODUCT_OPERATORS)
+    return op is not None and op.shapes[position][-1:] == chain.shape[-1:]
 
 
 def _weights_only_multiplied(chain: Chain, function: ast.AST) -> bool:
@@ -698,4 +757,4 @@ def _weights_only_multiplied(chain: Chain, function: ast.AST) -> bool:
         for n in walk(function)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in weights & bound_after
     ]
-    return all(n in chain.consumed for n in reads)
+    return all(n in chain.consumed or _asks_for_metadata(chain.sites, n) for n in reads)

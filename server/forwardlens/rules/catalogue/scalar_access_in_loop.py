@@ -632,6 +632,48 @@ def build():
 """,
         ),
         Example(
+            "score-of-a-path",
+            """\
+import torch
+from torch import nn
+
+
+class Path(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.moves = nn.Parameter(torch.randn(9, 9))
+
+    def forward(self, fit, tags):
+        score = fit.new_zeros(1)
+        for i, row in enumerate(fit):
+            score = score + self.moves[tags[i], tags[i + 1]] * row.sum()  #!
+        return score
+
+
+def build():
+    return Path(), (torch.randn(40, 9), torch.arange(41) % 9)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Path(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.moves = nn.Parameter(torch.randn(9, 9))
+
+    def forward(self, fit, tags):
+        score = fit.new_zeros(1)
+        score = score + (self.moves[tags[: len(fit)], tags[1 : len(fit) + 1]] * fit.sum(-1)).sum(0)
+        return score
+
+
+def build():
+    return Path(), (torch.randn(40, 9), torch.arange(41) % 9)
+""",
+        ),
+        Example(
             "value-decides-the-branch",
             """\
 import torch

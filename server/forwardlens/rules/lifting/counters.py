@@ -41,7 +41,7 @@ def window(scope: Scope, loop: Loop, base: ast.expr, axis: int, rank: int | None
     """
     if loop.stop is None:
         if shift:
-            raise RefusedError("the loop counts the slices of another tensor")
+            return _shifted_window(scope, loop, scope.in_caller(base), axis, shift)
         return _enumerated_window(scope, loop, scope.in_caller(base), axis)
     stop, more = _constant_apart(loop.stop)
     if not stop_is_count(stop):
@@ -49,6 +49,8 @@ def window(scope: Scope, loop: Loop, base: ast.expr, axis: int, rank: int | None
     if scope.home.varies(stop):
         raise RefusedError("the number of rounds changes inside the loop")
     start, beyond = loop.start + shift, more + shift
+    if shift > 0:
+        scope.lengths.exceed(key_of(loop), f"{scope.text(base)}.{axis}")
     if start < 0:
         raise RefusedError(f"the first round reads `{scope.text(base)}` from its end")
     step = f":{loop.step}" if loop.step > 1 else ""
@@ -78,12 +80,30 @@ def _enumerated_window(scope: Scope, loop: Loop, base: ast.expr, axis: int) -> s
     counted = first.base
     if same_length(scope.sites.tree, loop, (base, axis), (counted, first.axis)):
         return ":"
+    return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", f": {_rounds_text(scope, first)}")
+
+
+def _rounds_text(scope: Scope, element: Element) -> str:
+    """The text of how many slices a loop takes from a tensor."""
+    counted = element.base
     if scope.home.varies(counted):
         raise RefusedError("the number of rounds changes inside the loop")
     if isinstance(counted, ast.Call) and isinstance(counted.func, ast.Attribute) and counted.func.attr == "tolist":
         counted = counted.func.value
-    cut = f": {length_text(scope.home, counted, first.axis)}"
-    return marked(key_of(loop), f"{ast.unparse(base)}.{axis}", cut)
+    return length_text(scope.home, counted, element.axis)
+
+
+def _shifted_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, shift: int) -> str:
+    """What `y[i + 1]` covers in the rounds of `enumerate(x)`."""
+    first = next(iter(loop.elements.values()))
+    if first.partners or first.pieces is not None or first.width is not None:
+        raise RefusedError("the loop counts the slices of another tensor")
+    if shift < 0:
+        raise RefusedError(f"the first round reads `{scope.text(base)}` from its end")
+    if same_length(scope.sites.tree, loop, (base, axis), (first.base, first.axis)):
+        raise RefusedError(f"a round reads beyond the end of `{scope.text(base)}`")
+    scope.lengths.exceed(key_of(loop), f"{ast.unparse(base)}.{axis}")
+    return f"{shift} : {_rounds_text(scope, first)} + {shift}"
 
 
 def _shortest_window(scope: Scope, loop: Loop, base: ast.expr, axis: int, every: Sequence[Element]) -> str:

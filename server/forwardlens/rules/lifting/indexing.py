@@ -13,6 +13,7 @@ from forwardlens.rules.lifting.elements import listed, placed, slots_of
 from forwardlens.rules.lifting.scope import Scope, key_of
 from forwardlens.rules.loops import Loop
 from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
+from forwardlens.rules.windows import places_in
 from forwardlens.source.tree import dotted, integer, is_atom
 
 
@@ -92,7 +93,7 @@ def _see_length(scope: Scope, node: ast.Subscript, loop: Loop, cut: str, axis: i
     """Note how long the run saw an axis that a loop's counter goes along."""
     cost = scope.sites.cost(node)
     lengths = [o.shapes[0][axis] for o in cost.ops if o.shapes and len(o.shapes[0]) == rank] if cost else []
-    if len(set(lengths)) == 1 and (cut == ":" or not cut.startswith(":")):
+    if len(set(lengths)) == 1 and (cut == ":" or places_in(cut)):
         scope.lengths.see(key_of(loop), cut, lengths[0])
 
 
@@ -120,8 +121,8 @@ def subscript(scope: Scope, node: ast.Subscript) -> Value:
             return listed
         looked = [i for i in items if _is_computed(scope, i)]
         others = [i for i in items if i not in looked]
-        if len(looked) == 1 and all(isinstance(i, ast.Slice) and not scope.varies(i) for i in others):
-            return _gather(scope, node, items, looked[0])
+        if looked and all(isinstance(i, ast.Slice) and not scope.varies(i) for i in others):
+            return _gather(scope, node, items, looked[0]) if len(looked) == 1 else _pick(scope, node, items, looked)
         scope.require_pure(node.value)
         return _row_look_up(scope, node, items, looked[0]) if len(looked) == 1 else index(scope, node)
     value = scope.lift(node.value)
@@ -236,6 +237,27 @@ def _gather(scope: Scope, node: ast.Subscript, items: list[ast.expr], looked: as
             *range(before + ids.rank, rank),
         ),
     )
+
+
+def _pick(scope: Scope, node: ast.Subscript, items: list[ast.expr], looked: list[ast.expr]) -> Batched:
+    """`table[rows[t], columns[t]]`: what one position for each of several dimensions picks of a fixed tensor."""
+    cost = scope.sites.cost(node)
+    ranks = (
+        [len(o.shapes[0]) for o in cost.ops if o.outermost and o.name == "aten::select" and o.shapes] if cost else []
+    )
+    before, ids = items.index(looked[0]), [scope.lift(item) for item in looked]
+    single = [i for i in ids if isinstance(i, Batched) and i.rank == 1 and not i.slots and not i.boolean]
+    together = items[before : before + len(looked)] == looked and len(single) == len(looked)
+    # Each position was read on its own: a mask or a list of positions runs other operators.
+    reads = cost.op_calls("aten::item") if cost is not None else 0
+    if cost is None or not ranks or not together or reads < len(looked) * cost.calls or scope.depth > 1:
+        raise RefusedError(f"`{scope.text(node)}` is not a plain look-up")
+    for part in (node.value, *(i for i in items if i not in looked)):
+        scope.require_pure(part)
+    scope.meet(single)
+    rank = max(ranks) - len(looked) + 1
+    text = scope.spliced(node, {item: value.text for item, value in zip(looked, single, strict=True)})
+    return Batched(text, rank, (before,), tuple(d for d in range(rank) if d != before))
 
 
 def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched:

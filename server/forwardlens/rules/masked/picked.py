@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import dataclass
 
 from forwardlens.model import Shape
 from forwardlens.rules.evidence import Sites, index_items, percent, times
@@ -40,6 +41,22 @@ class Picked:
         return len(self.base) - len(self.shape)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """`x[mask]` or `masked_select(x, mask)`: what is picked from, of which shape, and how many elements.
+
+    `broadcast` if the mask and what it picks from may have other shapes than each other.
+    """
+
+    node: ast.expr
+    base: ast.expr
+    mask: ast.expr
+    shape: Shape
+    count: int
+    dtype: str
+    broadcast: bool
+
+
 def _count(sites: Sites, node: ast.Subscript, rank: int) -> int:
     cost = sites.cost(node)
     for op in cost.ops if cost is not None else ():
@@ -48,7 +65,9 @@ def _count(sites: Sites, node: ast.Subscript, rank: int) -> int:
     return 0
 
 
-def message_of(sites: Sites, node: ast.expr | ast.stmt, picked: Picked, searches: int, share: float, end: str) -> str:
+def message_of(
+    sites: Sites, node: ast.expr | ast.stmt, picked: Picked | Selection, searches: int, share: float, end: str
+) -> str:
     return (
         f"`{sites.tree.text(node)}` lists the true elements of its mask {times(searches)} and moves "
         f"{picked.count:,} of {math.prod(picked.shape):,} one by one, {percent(share)} of the forward: {end}"
