@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import changes, definition, names_bound, names_read
+from forwardlens.source.dataflow import changes, last_binding, names_bound, names_read, readers
 from forwardlens.source.tree import Function, Tree, argument, dotted, integer, one_more, range_arguments, walk
 
 _ITERATORS = frozenset({"zip", "enumerate", "reversed"})
@@ -40,8 +40,8 @@ class Element:
 class Head:
     """`index` counts from `start` to `stop` in steps of `step`, or along the slices that `elements` take.
 
-    A variable that gets all of a `zip` has an element for each place in it, as `pair[0]`. `named` are names that only
-    hold what the loop runs over.
+    A variable that gets all of a `zip` has an element for each place in it, as `pair[0]`. `named` are assignments
+    that only give what the loop runs over a name.
     """
 
     index: str | None = None
@@ -50,7 +50,7 @@ class Head:
     elements: dict[str, Element] = field(default_factory=dict[str, Element])
     step: int = 1
     backwards: bool = False
-    named: tuple[str, ...] = ()
+    named: tuple[ast.Assign, ...] = ()
 
 
 def head_of(tree: Tree, function: Function, loop: ast.AST, target: ast.expr, iterable: ast.expr) -> Head | None:
@@ -94,9 +94,9 @@ class _Heads:
         return Head(elements={target.id: sliced(iterable)}) if isinstance(target, ast.Name) else None
 
     def _zipped(self, target: ast.expr, call: ast.Call) -> Head | None:
-        parts, named = list[Element](), list[str]()
+        parts, named = list[Element](), list[ast.Assign]()
         for arg in call.args:
-            several = self._several(arg.value) if isinstance(arg, ast.Starred) else ((sliced(arg),), ())
+            several = self._several(arg.value) if isinstance(arg, ast.Starred) else self._single(arg)
             if not several[0]:
                 return None
             parts += several[0]
@@ -118,7 +118,13 @@ class _Heads:
         }
         return Head(elements=elements, named=(*named,))
 
-    def _several(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[str, ...]]:
+    def _single(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
+        """What an argument gives a `zip`, also a name for `q.chunk(4, -1)`."""
+        value, named = self._behind(node)
+        part = sliced(value)
+        return ((sliced(node),), ()) if part.base is value else ((part,), named)
+
+    def _several(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
         """What `*(t.chunk(4, -1) for t in (q, k, v))` gives a `zip`. Empty if that is not plain to see."""
         value, named = self._behind(node)
         if not isinstance(value, (ast.GeneratorExp, ast.ListComp)) or len(value.generators) != 1:
@@ -133,15 +139,14 @@ class _Heads:
             return (), ()
         return tuple(replace(part, base=base, made=value.elt) for base in each), named
 
-    def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[str, ...]]:
+    def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[ast.Assign, ...]]:
         """What a name stands for that is made for this loop alone, with the name; else the node itself."""
-        made = definition(self.tree, self.function, node.id) if isinstance(node, ast.Name) else None
+        made = last_binding(self.tree, self.function, node) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or made is None or [dotted(t) for t in made.targets] != [node.id]:
             return node, ()
-        reads = [n for n in walk(self.function) if isinstance(n, ast.Name) and n.id == node.id and n is not node]
-        if len(reads) != 1 or not self._stays_until_loop(made):
+        if readers(self.tree, self.function, made, node.id) != [node] or not self._stays_until_loop(made):
             return node, ()
-        return made.value, (node.id,)
+        return made.value, (made,)
 
     def _stays_until_loop(self, made: ast.Assign) -> bool:
         """Whether nothing that the value is made of can change before the loop."""
@@ -191,7 +196,7 @@ def sliced(iterable: ast.expr) -> Element:
         return Element(iterable, 0)
     name = iterable.func.attr
     function = dotted(iterable.func.value) == "torch"
-    base = argument(iterable, 0, "tensor" if name != "unbind" else "input") if function else iterable.func.value
+    base = argument(iterable, 0, "tensor" if name == "split" else "input") if function else iterable.func.value
     sizes = {"unbind": None, "split": "split_size_or_sections" if function else "split_size", "chunk": "chunks"}
     if base is None or name not in sizes:
         return Element(iterable, 0)

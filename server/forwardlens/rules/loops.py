@@ -38,8 +38,8 @@ class Loop:
     tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices. `backwards` is true if the
     rounds run from the last one to the first. `body` are the statements of a round, without the step of a `while`
     loop's counter, which `counted` gives its first value. `pairs` is given where two loops, one below the other, go
-    through all pairs of something; they are one loop then, with the inner one's body. `named` are names that only hold
-    what the loop runs over.
+    through all pairs of something; they are one loop then, with the inner one's body. `named` are assignments that
+    only give what the loop runs over a name.
     """
 
     node: ast.For | ast.While | Comprehension
@@ -53,7 +53,7 @@ class Loop:
     body: tuple[ast.stmt, ...] = ()
     counted: ast.stmt | None = None
     pairs: Pairs | None = None
-    named: tuple[str, ...] = ()
+    named: tuple[ast.Assign, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:

@@ -249,6 +249,33 @@ def definition(tree: Tree, function: Function, name: str) -> ast.Assign | None:
     return statement if isinstance(statement, ast.Assign) else None
 
 
+def last_binding(tree: Tree, function: Function, read: ast.Name) -> ast.Assign | None:
+    """The assignment that gives a name the value which the head of a statement reads.
+
+    That is the only one of the function, or the last one above the statement in the same block.
+    """
+    only, here = definition(tree, function, read.id), tree.statement(read)
+    if only is not None or isinstance(here, ast.While):
+        return only
+    block = tree.block(here)
+    last = next((s for s in reversed(block[: block.index(here)]) if read.id in names_bound(s)), None)
+    return last if isinstance(last, ast.Assign) else None
+
+
+def readers(tree: Tree, function: Function, made: ast.Assign, name: str) -> list[ast.Name]:
+    """The places that may read the value which an assignment gives a name.
+
+    All that read the name, but in a block that runs once from top to bottom: there its next value ends this one.
+    """
+    below = tree.block(made)[tree.block(made).index(made) + 1 :]
+    end = next((number for number, s in enumerate(below) if _surely_binds(s, name)), None)
+    jumps = any(isinstance(a, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With)) for a in tree.ancestors(made))
+    plain = end is not None and not jumps and not _read_in_nested_functions(tree, made, name)
+    within = below[: end + 1] if plain and end is not None else [function]
+    reads = (n for part in within for n in walk(part) if isinstance(n, ast.Name) and n.id == name)
+    return [n for n in reads if isinstance(n.ctx, ast.Load)]
+
+
 def read_after(tree: Tree, statement: ast.stmt, name: str) -> bool:
     """Whether the value that `name` has after `statement` may be read before `name` gets another one."""
     inner: ast.stmt = statement

@@ -322,6 +322,81 @@ def build():
 """,
         ),
         Example(
+            "columns-reduced-in-the-words-of-numpy",
+            """\
+import torch
+from torch import nn
+
+
+class Prototypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(24, 4))
+
+    def forward(self, x):
+        gaps = x.new_zeros(x.shape[0], self.centres.shape[0])
+        for c, centre in enumerate(self.centres):
+            gap = x - centre
+            gaps[:, c] = (gap**2).sum(axis=-1)  #!
+        return gaps
+
+
+def build():
+    return Prototypes(), (torch.randn(6, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Prototypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(24, 4))
+
+    def forward(self, x):
+        gap = x[:, None, :] - self.centres
+        gaps = (gap**2).sum(axis=-1)
+        return gaps
+
+
+def build():
+    return Prototypes(), (torch.randn(6, 4),)
+""",
+        ),
+        Example(
+            "equal-pieces-under-one-name",
+            """\
+import torch
+from torch import nn
+
+
+class Norms(nn.Module):
+    def forward(self, x, gain):
+        parts = x.chunk(24, dim=-1)
+        parts = [nn.functional.normalize(p, dim=-1) * g for p, g in zip(parts, gain)]  #!
+        return torch.cat(parts, dim=-1)
+
+
+def build():
+    return Norms(), (torch.randn(2, 3, 96), torch.rand(24))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Norms(nn.Module):
+    def forward(self, x, gain):
+        parts = (nn.functional.normalize(x.unflatten(2, (24, -1)), dim=-1) * gain[:, None]).flatten(2, 3)
+        return parts
+
+
+def build():
+    return Norms(), (torch.randn(2, 3, 96), torch.rand(24))
+""",
+        ),
+        Example(
             "mean-of-each-class",
             """\
 import torch

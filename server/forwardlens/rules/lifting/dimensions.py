@@ -34,7 +34,7 @@ from forwardlens.rules.reducing import (
     round_dims,
     standing,
 )
-from forwardlens.source.tree import integer
+from forwardlens.source.tree import integer, keyword_name
 
 _NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin", "median"})
 
@@ -47,7 +47,7 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr],
     value = scope.lift(operands[0])
     if isinstance(value, Fixed):
         raise RefusedError(f"`{scope.text(operands[0])}` does not vary")
-    keywords = {k.arg: k.value for k in node.keywords}
+    keywords = {keyword_name(k): k.value for k in node.keywords}
     dim = keywords.get("dim") or (operands[1] if len(operands) == 2 and name != "norm" else None)
     keep = keywords.get("keepdim")
     plain_keep = keep is None or (isinstance(keep, ast.Constant) and isinstance(keep.value, bool))
@@ -202,7 +202,7 @@ def attention(scope: Scope, node: ast.Call) -> Value:
 
 def loss(scope: Scope, name: str, node: ast.Call) -> Value:
     """`mse_loss(guess[c], truth[c])`, which averages over a round's elements; similarities along a dimension."""
-    options = {k.arg: k.value for k in node.keywords}
+    options = {keyword_name(k): k.value for k in node.keywords}
     known = {"dim"} if name in _SIMILARITIES else {"reduction", "pos_weight"}
     if len(node.args) != 2 or not options.keys() <= known:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")

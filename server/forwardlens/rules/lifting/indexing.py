@@ -13,6 +13,7 @@ from forwardlens.rules.lifting.elements import listed, placed, slots_of
 from forwardlens.rules.lifting.scope import Scope, key_of
 from forwardlens.rules.loops import Loop
 from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
+from forwardlens.source.dataflow import definition
 from forwardlens.source.tree import dotted, integer, is_atom
 
 
@@ -138,11 +139,13 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     function = scope.loops[0].function
     counted = position_of(scope, items[0]) if len(items) == 1 else None
     name = node.value.id if isinstance(node.value, ast.Name) else None
-    element = None if name is None or counted is None else listed(scope, function, name)
+    made = None if name is None or counted is None else definition(scope.sites.tree, function, name)
+    element = None if made is None or name is None else listed(scope, function, made, name)
     place = None if element is None else dotted(element.base)
     if element is None or counted is None or place is None or element.cut is not None or counted.kept:
         return None
-    scope.lists_read.add(place if name is None else name)
+    if made is not None:
+        scope.lists_read.add(made)
     rank, axis = placed(scope, element)
     cut = window(scope, scope.loops[counted.depth], node.value, 0, 1, counted.shift)
     texts = [cut if d == axis else ":" for d in range(rank)]

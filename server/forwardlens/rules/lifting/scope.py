@@ -47,8 +47,8 @@ class Scope(ABC):
     paired: dict[str, str] = field(default_factory=dict[str, str])
     # The scope of the loop's own function, where this is one of a helper: loops' heads are written there.
     caller: Self | None = None
-    # The names of lists of slices that rounds were found to take from.
-    lists_read: set[str] = field(default_factory=set[str])
+    # What gives their names to lists of slices that rounds were found to take from.
+    lists_read: set[ast.Assign] = field(default_factory=set[ast.Assign])
     # What fails without elements and may have none just where a loop has no rounds, which never got there.
     needs_rounds: list[str] = field(default_factory=list[str])
     # Names that a round binds; reading one before it is bound reads the previous round's value.
