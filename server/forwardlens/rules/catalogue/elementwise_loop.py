@@ -397,6 +397,41 @@ def build():
 """,
         ),
         Example(
+            "each-sample-against-its-own-pair",
+            """\
+import torch
+from torch import nn
+
+
+class Contrast(nn.Module):
+    def forward(self, one, other):
+        scores = one @ other.t()
+        losses = []
+        for i in range(scores.size(0)):
+            losses.append(scores[i].logsumexp(0) - scores[i, i])  #!
+        return torch.stack([loss for loss in losses])
+
+
+def build():
+    return Contrast(), (torch.randn(24, 4), torch.randn(24, 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Contrast(nn.Module):
+    def forward(self, one, other):
+        scores = one @ other.t()
+        losses = scores.logsumexp(1) - scores.diagonal()
+        return losses
+
+
+def build():
+    return Contrast(), (torch.randn(24, 4), torch.randn(24, 4))
+""",
+        ),
+        Example(
             "mean-of-each-class",
             """\
 import torch

@@ -30,6 +30,9 @@ class Join:
 def join_of(sites: Sites, items: ast.AST) -> Join | None:
     """The `torch.stack` or `torch.cat` that `items` is the first argument of."""
     call = sites.tree.parent(items)
+    copied = _copied_by(sites, call)
+    if copied is not None:
+        return join_of(sites, copied)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not items:
         return None
     name = dotted(call.func)
@@ -43,6 +46,15 @@ def join_of(sites: Sites, items: ast.AST) -> Join | None:
     given = argument(call, 1, "dim")
     dim = 0 if given is None else integer(given)
     return None if dim is None else Join(call, (name or "").endswith(".stack"), dim)
+
+
+def _copied_by(sites: Sites, node: ast.AST | None) -> ast.ListComp | ast.GeneratorExp | None:
+    """The comprehension `[row for row in rows]`, of the part of it that has the list."""
+    copied = sites.tree.parent(node) if isinstance(node, ast.comprehension) else None
+    if not isinstance(copied, (ast.ListComp, ast.GeneratorExp)) or not isinstance(node, ast.comprehension):
+        return None
+    same = dotted(copied.elt) == dotted(node.target) and isinstance(node.target, ast.Name)
+    return copied if same and len(copied.generators) == 1 and not node.ifs and not node.is_async else None
 
 
 def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> list[Join]:
