@@ -18,7 +18,8 @@ class Element:
 
     `partners` are the others of a `zip`: the shortest decides. `pieces` is the number of equal pieces that `chunk`
     makes along `axis`, `width` the size of those that `split` makes; with `kept` the slices keep that axis, with size
-    1. `made` is the call that makes the slices where it does not stand around `base`.
+    1. `made` is the call that makes the slices where it does not stand around `base`. `part` is given where `base` is a
+    call that cuts a tensor itself, and tells which of its pieces this is about.
     """
 
     base: ast.expr
@@ -28,6 +29,7 @@ class Element:
     pieces: ast.expr | None = None
     width: ast.expr | None = None
     made: ast.expr | None = None
+    part: int | None = None
 
     @property
     def cut(self) -> tuple[str, str] | None:
@@ -96,7 +98,8 @@ class _Heads:
     def _zipped(self, target: ast.expr, call: ast.Call) -> Head | None:
         parts, named = list[Element](), list[ast.Assign]()
         for arg in call.args:
-            several = self._several(arg.value) if isinstance(arg, ast.Starred) else self._single(arg)
+            count = len(target.elts) - len(call.args) + 1 if isinstance(target, ast.Tuple) else None
+            several = self._several(arg.value, count) if isinstance(arg, ast.Starred) else self._single(arg)
             if not several[0]:
                 return None
             parts += several[0]
@@ -124,20 +127,28 @@ class _Heads:
         part = sliced(value)
         return ((sliced(node),), ()) if part.base is value else ((part,), named)
 
-    def _several(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
-        """What `*(t.chunk(4, -1) for t in (q, k, v))` gives a `zip`. Empty if that is not plain to see."""
+    def _several(self, node: ast.expr, count: int | None) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
+        """What `*(t.chunk(4, -1) for t in (q, k, v))` gives a `zip`. Empty if that is not plain to see.
+
+        `for t in qkv.chunk(3, -1)` gives as many as there are names for it, which is `count`.
+        """
         value, named = self._behind(node)
         if not isinstance(value, (ast.GeneratorExp, ast.ListComp)) or len(value.generators) != 1:
             return (), ()
         generator, part = value.generators[0], sliced(value.elt)
-        if generator.ifs or generator.is_async or not isinstance(generator.iter, (ast.Tuple, ast.List)):
-            return (), ()
         given = [number for number in (part.pieces, part.width) if number is not None]
-        own, each = dotted(generator.target), generator.iter.elts
-        plain = part.base is not value.elt and dotted(part.base) == own and all(map(dotted, each))
-        if not plain or any(own in names_read(number) for number in given):
+        own = dotted(generator.target)
+        plain = part.base is not value.elt and dotted(part.base) == own and not generator.ifs
+        if not plain or generator.is_async or any(own in names_read(number) for number in given):
             return (), ()
-        return tuple(replace(part, base=base, made=value.elt) for base in each), named
+        part = replace(part, made=value.elt)
+        if isinstance(generator.iter, (ast.Tuple, ast.List)):
+            each = generator.iter.elts
+            return (tuple(replace(part, base=base) for base in each), named) if all(map(dotted, each)) else ((), ())
+        whole = sliced(generator.iter)
+        if whole.base is generator.iter or dotted(whole.base) is None or part.pieces is None or count is None:
+            return (), ()
+        return tuple(replace(part, base=generator.iter, part=number) for number in range(count)), named
 
     def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[ast.Assign, ...]]:
         """What a name stands for that is made for this loop alone, with the name; else the node itself."""

@@ -423,12 +423,45 @@ from torch import nn
 class Contrast(nn.Module):
     def forward(self, one, other):
         scores = one @ other.t()
-        losses = scores.logsumexp(1) - scores.diagonal()
-        return losses
+        return scores.logsumexp(1) - scores.diagonal()
 
 
 def build():
     return Contrast(), (torch.randn(24, 4), torch.randn(24, 4))
+""",
+        ),
+        Example(
+            "pieces-of-each-piece",
+            """\
+import torch
+from torch import nn
+
+
+class Gates(nn.Module):
+    def forward(self, x):
+        parts = (t.chunk(12, dim=-1) for t in x.chunk(2, dim=-1))
+        outs = []
+        for gate, value in zip(*parts):
+            outs.append(gate.softmax(dim=-1) * value)  #!
+        return torch.cat(outs, dim=-1)
+
+
+def build():
+    return Gates(), (torch.randn(2, 5, 96),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gates(nn.Module):
+    def forward(self, x):
+        pieces = x.chunk(2, dim=-1)
+        return (pieces[0].unflatten(2, (12, -1)).softmax(dim=-1) * pieces[1].unflatten(2, (12, -1))).flatten(2, 3)
+
+
+def build():
+    return Gates(), (torch.randn(2, 5, 96),)
 """,
         ),
         Example(

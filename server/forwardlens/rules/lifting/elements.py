@@ -32,6 +32,7 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         return _stacked(scope, depth, name, base)
     rank, axis = placed(scope, element, name)
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
+    text = text if element.part is None else f"{scope.name_in_front(text, 'pieces')}[{element.part}]"
     slots = slots_of(element, rank, axis)
     if element.cut is not None:
         text, atom = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))", True

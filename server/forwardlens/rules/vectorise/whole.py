@@ -83,7 +83,7 @@ def _comprehension(
     statement = sites.tree.statement(node)
     edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
     edits += _without_lists(sites, loops[0], {*lifter.lists_read, *(made for loop in loops for made in loop.named)})
-    before = [*_paired_lines(lifter), *lifter.lines_before(value.text)]
+    before = [*lifter.lines_in_front(), *lifter.lines_before(value.text)]
     if not before:
         return edits
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)) or not stands_alone(
@@ -91,11 +91,6 @@ def _comprehension(
     ):
         raise RefusedError("the comprehension has no line of its own")
     return [insert_before(sites.tree, statement, [lengths.finished(line) for line in before]), *edits]
-
-
-def _paired_lines(lifter: Lifter) -> list[str]:
-    """The lines that make the numbers of all pairs."""
-    return [f"{name} = {text}" for name, text in lifter.paired.items()]
 
 
 def _comprehension_edits(
@@ -185,7 +180,7 @@ def _for_edits(
             lines.append((statement_in(loop, sites, appended.statement), line))
     edits += [without_statement(sites, made.statement) for made in rounds.made.values()]
     edits += _without_lists(sites, loop, {*rounds.lifter.lists_read, *loop.named})
-    lines = [*((loop.body[0], line) for line in _paired_lines(rounds.lifter)), *lines]
+    lines = [*((loop.body[0], line) for line in rounds.lifter.lines_in_front()), *lines]
     order = {statement: n for n, statement in enumerate(loop.body)}
     lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
     return [*edits, replace_loop(sites, node, loop, without_unread(lines, edits, rounds.bound - rounds.totals))]
