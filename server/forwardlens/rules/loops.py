@@ -324,6 +324,12 @@ def stop_is_count(node: ast.expr) -> bool:
     return size_expression(node) is not None or isinstance(node, (ast.Name, ast.Attribute))
 
 
+def surely_runs(loop: Loop) -> bool:
+    """Whether the source itself says that a loop has at least one round."""
+    stop = integer(loop.stop)
+    return stop is not None and stop > loop.start
+
+
 def leaves_early(loop: ast.AST) -> bool:
     """Whether a round may end the loop or hand something out. One that is cut short by `continue` goes on."""
     return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop))

@@ -101,10 +101,13 @@ _FRESH = frozenset(
     """arange zeros ones full empty rand randn randint tensor eye linspace zeros_like ones_like full_like empty_like
     rand_like randn_like cat stack concat where matmul bmm mm addmm einsum softmax log_softmax clone sum mean amax amin
     argmax argmin cumsum exp log sqrt tanh sigmoid relu gelu silu add sub mul div pow masked_fill embedding linear
-    size len range int float tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne
-    logical_and logical_or logical_not isnan isinf list tuple any all new_zeros new_ones new_empty new_full new_tensor
-    baddbmm""".split()
+    size tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne logical_and
+    logical_or logical_not logical_xor isnan isinf isfinite any all new_zeros new_ones new_empty new_full new_tensor
+    baddbmm abs neg sign square reciprocal rsqrt log1p log2 expm1 sin cos tan erf floor ceil round clamp clip fmod
+    remainder lerp softplus logsigmoid logsumexp prod std var""".split()
 )
+# As methods of tensors `float` and `int` may give back what they were called on.
+_FRESH_BUILTINS = _FRESH | {"len", "range", "int", "float"}
 
 
 def may_alias(node: ast.expr) -> set[str]:
@@ -136,7 +139,8 @@ def may_alias_of_part(node: ast.expr) -> set[str]:
 
 def _call_alias(call: ast.Call) -> set[str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
-    if name in _FRESH:
+    fresh = _FRESH if isinstance(call.func, ast.Attribute) else _FRESH_BUILTINS
+    if name in fresh and not any(keyword.arg in {"out", "inplace"} for keyword in call.keywords):
         return set()
     found = {place for arg in call.args for place in may_alias(arg)}
     found |= {place for keyword in call.keywords for place in may_alias(keyword.value)}

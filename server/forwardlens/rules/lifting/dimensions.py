@@ -19,8 +19,8 @@ from forwardlens.rules.batched import (
     wrapped,
 )
 from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
-from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.loops import surely_runs
 from forwardlens.rules.operations import PRODUCT_OPERATORS
 from forwardlens.rules.reducing import (
     ALONG,
@@ -81,7 +81,7 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr],
 
 def _empty_together(scope: Scope, node: ast.Call, dims: Sequence[int]) -> bool:
     """Whether a reduced dimension may have the length that a loop counts to. Of other lengths nothing says so."""
-    loops = [loop for loop in scope.loops if not surely_runs(scope, loop)]
+    loops = [loop for loop in scope.loops if not surely_runs(loop)]
     cost = scope.sites.cost(node)
     op = next((o for o in cost.ops if o.outermost and o.shapes), None) if cost is not None else None
     if cost is None or op is None or len(op.shapes[0]) <= max(dims, default=0):

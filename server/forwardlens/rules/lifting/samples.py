@@ -17,9 +17,9 @@ from forwardlens.rules.constants import is_number
 from forwardlens.rules.evidence import Sites, depends_on_order, index_items
 from forwardlens.rules.heads import shape_of, size_expression
 from forwardlens.rules.lifting.views import listed
-from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, MAY_BE_SAME, is_torch_function
+from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function
 from forwardlens.rules.reducing import ALONG, PAIRED, REDUCING
-from forwardlens.source.dataflow import is_inplace, names_read
+from forwardlens.source.dataflow import is_inplace, may_alias, names_read
 from forwardlens.source.tree import Function, argument, dotted, integer, keyword_name, walk
 
 # How many functions a value is followed into.
@@ -123,7 +123,7 @@ class _Follower:
                 case ast.Assign(targets=[ast.Name() as target], value=value):
                     self.values[target.id] = self.value(value)
                     self.made.discard(target.id)
-                    if _makes_memory(value):
+                    if not may_alias(value):
                         self.made.add(target.id)
                 case ast.Assign(targets=[ast.Tuple() as target], value=value) if shape_of(value) is not None:
                     self._sizes(target, value)
@@ -360,14 +360,6 @@ class _Follower:
 
     def _text(self, node: ast.AST) -> str:
         return self.sites.tree.text(node) if isinstance(node, (ast.expr, ast.stmt)) and hasattr(node, "lineno") else ""
-
-
-def _makes_memory(node: ast.expr) -> bool:
-    """Whether a value certainly is memory of its own, and not what something was given."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name = node.func.attr
-        return (name in ELEMENTWISE - MAY_BE_SAME or name in _ONE_VALUE) and not node.keywords
-    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare))
 
 
 def _takes_batch(name: str, rank: int, ops: Sequence[OpCost]) -> bool:

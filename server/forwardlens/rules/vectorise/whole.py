@@ -9,7 +9,7 @@ from dataclasses import replace
 from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, flipped, wrapped
 from forwardlens.rules.evidence import Sites
-from forwardlens.rules.lifting.lifter import Lifter, lifter_for
+from forwardlens.rules.lifting.lifter import lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of
 from forwardlens.rules.statements.filling import filled_at_once
 from forwardlens.rules.statements.rounds import Rounds
