@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import changes, definition, names_bound, names_read
+from forwardlens.source.dataflow import changes, last_binding, names_bound, names_read, readers
 from forwardlens.source.tree import Function, Tree, argument, dotted, integer, one_more, range_arguments, walk
 
 _ITERATORS = frozenset({"zip", "enumerate", "reversed"})
@@ -18,7 +18,8 @@ class Element:
 
     `partners` are the others of a `zip`: the shortest decides. `pieces` is the number of equal pieces that `chunk`
     makes along `axis`, `width` the size of those that `split` makes; with `kept` the slices keep that axis, with size
-    1. `made` is the call that makes the slices where it does not stand around `base`.
+    1. `made` is the call that makes the slices where it does not stand around `base`. `part` is given where `base` is a
+    call that cuts a tensor itself, and tells which of its pieces this is about.
     """
 
     base: ast.expr
@@ -28,6 +29,7 @@ class Element:
     pieces: ast.expr | None = None
     width: ast.expr | None = None
     made: ast.expr | None = None
+    part: int | None = None
 
     @property
     def cut(self) -> tuple[str, str] | None:
@@ -40,8 +42,8 @@ class Element:
 class Head:
     """`index` counts from `start` to `stop` in steps of `step`, or along the slices that `elements` take.
 
-    A variable that gets all of a `zip` has an element for each place in it, as `pair[0]`. `named` are names that only
-    hold what the loop runs over.
+    A variable that gets all of a `zip` has an element for each place in it, as `pair[0]`. `named` are assignments
+    that only give what the loop runs over a name.
     """
 
     index: str | None = None
@@ -50,7 +52,7 @@ class Head:
     elements: dict[str, Element] = field(default_factory=dict[str, Element])
     step: int = 1
     backwards: bool = False
-    named: tuple[str, ...] = ()
+    named: tuple[ast.Assign, ...] = ()
 
 
 def head_of(tree: Tree, function: Function, loop: ast.AST, target: ast.expr, iterable: ast.expr) -> Head | None:
@@ -94,9 +96,10 @@ class _Heads:
         return Head(elements={target.id: sliced(iterable)}) if isinstance(target, ast.Name) else None
 
     def _zipped(self, target: ast.expr, call: ast.Call) -> Head | None:
-        parts, named = list[Element](), list[str]()
+        parts, named = list[Element](), list[ast.Assign]()
         for arg in call.args:
-            several = self._several(arg.value) if isinstance(arg, ast.Starred) else ((sliced(arg),), ())
+            count = len(target.elts) - len(call.args) + 1 if isinstance(target, ast.Tuple) else None
+            several = self._several(arg.value, count) if isinstance(arg, ast.Starred) else self._single(arg)
             if not several[0]:
                 return None
             parts += several[0]
@@ -118,30 +121,43 @@ class _Heads:
         }
         return Head(elements=elements, named=(*named,))
 
-    def _several(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[str, ...]]:
-        """What `*(t.chunk(4, -1) for t in (q, k, v))` gives a `zip`. Empty if that is not plain to see."""
+    def _single(self, node: ast.expr) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
+        """What an argument gives a `zip`, also a name for `q.chunk(4, -1)`."""
+        value, named = self._behind(node)
+        part = sliced(value)
+        return ((sliced(node),), ()) if part.base is value else ((part,), named)
+
+    def _several(self, node: ast.expr, count: int | None) -> tuple[tuple[Element, ...], tuple[ast.Assign, ...]]:
+        """What `*(t.chunk(4, -1) for t in (q, k, v))` gives a `zip`. Empty if that is not plain to see.
+
+        `for t in qkv.chunk(3, -1)` gives as many as there are names for it, which is `count`.
+        """
         value, named = self._behind(node)
         if not isinstance(value, (ast.GeneratorExp, ast.ListComp)) or len(value.generators) != 1:
             return (), ()
         generator, part = value.generators[0], sliced(value.elt)
-        if generator.ifs or generator.is_async or not isinstance(generator.iter, (ast.Tuple, ast.List)):
-            return (), ()
         given = [number for number in (part.pieces, part.width) if number is not None]
-        own, each = dotted(generator.target), generator.iter.elts
-        plain = part.base is not value.elt and dotted(part.base) == own and all(map(dotted, each))
-        if not plain or any(own in names_read(number) for number in given):
+        own = dotted(generator.target)
+        plain = part.base is not value.elt and dotted(part.base) == own and not generator.ifs
+        if not plain or generator.is_async or any(own in names_read(number) for number in given):
             return (), ()
-        return tuple(replace(part, base=base, made=value.elt) for base in each), named
+        part = replace(part, made=value.elt)
+        if isinstance(generator.iter, (ast.Tuple, ast.List)):
+            each = generator.iter.elts
+            return (tuple(replace(part, base=base) for base in each), named) if all(map(dotted, each)) else ((), ())
+        whole = sliced(generator.iter)
+        if whole.base is generator.iter or dotted(whole.base) is None or part.pieces is None or count is None:
+            return (), ()
+        return tuple(replace(part, base=generator.iter, part=number) for number in range(count)), named
 
-    def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[str, ...]]:
+    def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[ast.Assign, ...]]:
         """What a name stands for that is made for this loop alone, with the name; else the node itself."""
-        made = definition(self.tree, self.function, node.id) if isinstance(node, ast.Name) else None
+        made = last_binding(self.tree, self.function, node) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or made is None or [dotted(t) for t in made.targets] != [node.id]:
             return node, ()
-        reads = [n for n in walk(self.function) if isinstance(n, ast.Name) and n.id == node.id and n is not node]
-        if len(reads) != 1 or not self._stays_until_loop(made):
+        if readers(self.tree, self.function, made, node.id) != [node] or not self._stays_until_loop(made):
             return node, ()
-        return made.value, (node.id,)
+        return made.value, (made,)
 
     def _stays_until_loop(self, made: ast.Assign) -> bool:
         """Whether nothing that the value is made of can change before the loop."""
@@ -191,7 +207,7 @@ def sliced(iterable: ast.expr) -> Element:
         return Element(iterable, 0)
     name = iterable.func.attr
     function = dotted(iterable.func.value) == "torch"
-    base = argument(iterable, 0, "tensor" if name != "unbind" else "input") if function else iterable.func.value
+    base = argument(iterable, 0, "tensor" if name == "split" else "input") if function else iterable.func.value
     sizes = {"unbind": None, "split": "split_size_or_sections" if function else "split_size", "chunk": "chunks"}
     if base is None or name not in sizes:
         return Element(iterable, 0)

@@ -38,8 +38,8 @@ class Loop:
     tensor (`enumerate(x)`, `for row in x`). `elements` are the variables bound to slices. `backwards` is true if the
     rounds run from the last one to the first. `body` are the statements of a round, without the step of a `while`
     loop's counter, which `counted` gives its first value. `pairs` is given where two loops, one below the other, go
-    through all pairs of something; they are one loop then, with the inner one's body. `named` are names that only hold
-    what the loop runs over.
+    through all pairs of something; they are one loop then, with the inner one's body. `named` are assignments that
+    only give what the loop runs over a name.
     """
 
     node: ast.For | ast.While | Comprehension
@@ -53,7 +53,7 @@ class Loop:
     body: tuple[ast.stmt, ...] = ()
     counted: ast.stmt | None = None
     pairs: Pairs | None = None
-    named: tuple[str, ...] = ()
+    named: tuple[ast.Assign, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:
@@ -322,6 +322,12 @@ def stop_is_count(node: ast.expr) -> bool:
     if literal is not None:
         return literal >= 0
     return size_expression(node) is not None or isinstance(node, (ast.Name, ast.Attribute))
+
+
+def surely_runs(loop: Loop) -> bool:
+    """Whether the source itself says that a loop has at least one round."""
+    stop = integer(loop.stop)
+    return stop is not None and stop > loop.start
 
 
 def leaves_early(loop: ast.AST) -> bool:

@@ -122,6 +122,27 @@ def _factor(value: Value, rank: int, right: int, depth: int) -> str:
     return wrapped(put.text, put.atom)
 
 
+def on_diagonal(value: Batched, loop: int, other: int) -> Batched:
+    """The value where the dimension of a loop and another one have the same number: `x[i, i]` in round `i`."""
+    own = value.loops[loop]
+    assert own is not None
+    left = [d for d in range(value.rank) if d not in (own, other)]
+    dims = f"dim1={own}, dim2={other}" if (own, other) != (0, 1) else ""
+    return replace(
+        value,
+        text=f"{wrapped(value.text, value.atom)}.diagonal({dims})",
+        rank=value.rank - 1,
+        # A diagonal is the last dimension.
+        loops=tuple(
+            len(left) if number == loop else None if d is None else left.index(d)
+            for number, d in enumerate(value.loops)
+        ),
+        slots=tuple(None if d is None else left.index(d) for d in value.slots),
+        atom=True,
+        cut=None,
+    )
+
+
 def looked_up(value: Batched, items: Sequence[str | Batched], arange: str) -> Batched:
     """`value[items]` where one item is a tensor of positions that differs from round to round.
 

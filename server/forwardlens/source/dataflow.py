@@ -101,10 +101,13 @@ _FRESH = frozenset(
     """arange zeros ones full empty rand randn randint tensor eye linspace zeros_like ones_like full_like empty_like
     rand_like randn_like cat stack concat where matmul bmm mm addmm einsum softmax log_softmax clone sum mean amax amin
     argmax argmin cumsum exp log sqrt tanh sigmoid relu gelu silu add sub mul div pow masked_fill embedding linear
-    size len range int float tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne
-    logical_and logical_or logical_not isnan isinf list tuple any all new_zeros new_ones new_empty new_full new_tensor
-    baddbmm""".split()
+    size tolist item numel dim gather index_select sort topk norm maximum minimum gt lt ge le eq ne logical_and
+    logical_or logical_not logical_xor isnan isinf isfinite any all new_zeros new_ones new_empty new_full new_tensor
+    baddbmm abs neg sign square reciprocal rsqrt log1p log2 expm1 sin cos tan erf floor ceil round clamp clip fmod
+    remainder lerp softplus logsigmoid logsumexp prod std var""".split()
 )
+# As methods of tensors `float` and `int` may give back what they were called on.
+_FRESH_BUILTINS = _FRESH | {"len", "range", "int", "float"}
 
 
 def may_alias(node: ast.expr) -> set[str]:
@@ -136,7 +139,8 @@ def may_alias_of_part(node: ast.expr) -> set[str]:
 
 def _call_alias(call: ast.Call) -> set[str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
-    if name in _FRESH:
+    fresh = _FRESH if isinstance(call.func, ast.Attribute) else _FRESH_BUILTINS
+    if name in fresh and not any(keyword.arg in {"out", "inplace"} for keyword in call.keywords):
         return set()
     found = {place for arg in call.args for place in may_alias(arg)}
     found |= {place for keyword in call.keywords for place in may_alias(keyword.value)}
@@ -247,6 +251,33 @@ def definition(tree: Tree, function: Function, name: str) -> ast.Assign | None:
         return None
     statement = next((a for a in tree.ancestors(found[0]) if isinstance(a, ast.stmt)), None)
     return statement if isinstance(statement, ast.Assign) else None
+
+
+def last_binding(tree: Tree, function: Function, read: ast.Name) -> ast.Assign | None:
+    """The assignment that gives a name the value which the head of a statement reads.
+
+    That is the only one of the function, or the last one above the statement in the same block.
+    """
+    only, here = definition(tree, function, read.id), tree.statement(read)
+    if only is not None or isinstance(here, ast.While):
+        return only
+    block = tree.block(here)
+    last = next((s for s in reversed(block[: block.index(here)]) if read.id in names_bound(s)), None)
+    return last if isinstance(last, ast.Assign) else None
+
+
+def readers(tree: Tree, function: Function, made: ast.Assign, name: str) -> list[ast.Name]:
+    """The places that may read the value which an assignment gives a name.
+
+    All that read the name, but in a block that runs once from top to bottom: there its next value ends this one.
+    """
+    below = tree.block(made)[tree.block(made).index(made) + 1 :]
+    end = next((number for number, s in enumerate(below) if _surely_binds(s, name)), None)
+    jumps = any(isinstance(a, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With)) for a in tree.ancestors(made))
+    plain = end is not None and not jumps and not _read_in_nested_functions(tree, made, name)
+    within = below[: end + 1] if plain and end is not None else [function]
+    reads = (n for part in within for n in walk(part) if isinstance(n, ast.Name) and n.id == name)
+    return [n for n in reads if isinstance(n.ctx, ast.Load)]
 
 
 def read_after(tree: Tree, statement: ast.stmt, name: str) -> bool:

@@ -189,7 +189,16 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
         return None
     if position < len(call.args):
         return call.args[position]
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+    return next((keyword.value for keyword in call.keywords if keyword_name(keyword) == name), None)
+
+
+# What torch's functions and methods also take in NumPy's words.
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def keyword_name(keyword: ast.keyword) -> str | None:
+    """The name of an argument as torch's documentation has it: `dim` also for `axis`. None for `**options`."""
+    return None if keyword.arg is None else _NUMPY_NAMES.get(keyword.arg, keyword.arg)
 
 
 @lru_cache(maxsize=256)

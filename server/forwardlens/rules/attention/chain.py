@@ -18,7 +18,7 @@ from forwardlens.rules.evidence import Sites, index_items
 from forwardlens.rules.operations import call_operands, called_name, is_repeatable, torch_function
 from forwardlens.source.dataflow import definition, names_bound, names_read
 from forwardlens.source.rewrite import stands_alone
-from forwardlens.source.tree import argument, dotted, integer, walk
+from forwardlens.source.tree import argument, dotted, integer, keyword_name, walk
 
 _ARITHMETIC: dict[type[ast.operator], str] = {ast.Mult: "mul", ast.Div: "div", ast.Add: "add", ast.Sub: "sub"}
 _CASTS = {"to", "type", "type_as", "float", "half", "bfloat16", "double"}
@@ -187,7 +187,7 @@ class Chain:
         self.shape = op.shapes[0]
         if integer(axis) not in {-1, rank - 1} or rank not in {3, 4} or inner is None:
             raise NoAttentionError
-        if any(k.arg not in keywords for k in call.keywords) or len(call.args) > 2:
+        if any(keyword_name(k) not in keywords for k in call.keywords) or len(call.args) > 2:
             raise NoCounterpartError("the softmax has options that it does not know")
         dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
         if dtype is not None and (dotted(dtype) or "").rpartition(".")[2] not in {"float32", "float", "dtype"}:

@@ -26,7 +26,7 @@ from forwardlens.rules.repeated import (
 from forwardlens.rules.starts import is_none_before, rank_made, value_before
 from forwardlens.source.dataflow import aliases_of_all, bindings, fresh_name, may_alias, names_bound, overlap, root
 from forwardlens.source.rewrite import checked, has_comment, insert_before, offsets, replace_statements, stands_alone
-from forwardlens.source.tree import Function, Looping, argument, dotted, integer, walk
+from forwardlens.source.tree import Function, Looping, argument, dotted, integer, keyword_name, walk
 
 # From this many dimensions on they do no more than join.
 _RANKS = {"hstack": 2, "vstack": 2, "row_stack": 2, "column_stack": 2, "dstack": 3}
@@ -365,10 +365,9 @@ def _growth(sites: Sites, call: ast.Call) -> _Growth | None:
         or not isinstance(given, (ast.List, ast.Tuple))
     ):
         return None
-    if any(isinstance(e, ast.Starred) for e in given.elts) or {k.arg for k in call.keywords} - {
+    if any(isinstance(e, ast.Starred) for e in given.elts) or {keyword_name(k) for k in call.keywords} - {
         "tensors",
         "dim",
-        "axis",
     }:
         return None
     statement = tree.statement(call)

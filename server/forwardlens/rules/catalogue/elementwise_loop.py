@@ -327,6 +327,149 @@ def build():
 """,
         ),
         Example(
+            "columns-reduced-in-the-words-of-numpy",
+            """\
+import torch
+from torch import nn
+
+
+class Prototypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(24, 4))
+
+    def forward(self, x):
+        gaps = x.new_zeros(x.shape[0], self.centres.shape[0])
+        for c, centre in enumerate(self.centres):
+            gap = x - centre
+            gaps[:, c] = (gap**2).sum(axis=-1)  #!
+        return gaps
+
+
+def build():
+    return Prototypes(), (torch.randn(6, 4),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Prototypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(24, 4))
+
+    def forward(self, x):
+        gap = x[:, None, :] - self.centres
+        gaps = (gap**2).sum(axis=-1)
+        return gaps
+
+
+def build():
+    return Prototypes(), (torch.randn(6, 4),)
+""",
+        ),
+        Example(
+            "equal-pieces-under-one-name",
+            """\
+import torch
+from torch import nn
+
+
+class Norms(nn.Module):
+    def forward(self, x, gain):
+        parts = x.chunk(24, dim=-1)
+        parts = [nn.functional.normalize(p, dim=-1) * g for p, g in zip(parts, gain)]  #!
+        return torch.cat(parts, dim=-1)
+
+
+def build():
+    return Norms(), (torch.randn(2, 3, 96), torch.rand(24))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Norms(nn.Module):
+    def forward(self, x, gain):
+        parts = (nn.functional.normalize(x.unflatten(2, (24, -1)), dim=-1) * gain[:, None]).flatten(2, 3)
+        return parts
+
+
+def build():
+    return Norms(), (torch.randn(2, 3, 96), torch.rand(24))
+""",
+        ),
+        Example(
+            "each-sample-against-its-own-pair",
+            """\
+import torch
+from torch import nn
+
+
+class Contrast(nn.Module):
+    def forward(self, one, other):
+        scores = one @ other.t()
+        losses = []
+        for i in range(scores.size(0)):
+            losses.append(scores[i].logsumexp(0) - scores[i, i])  #!
+        return torch.stack([loss for loss in losses])
+
+
+def build():
+    return Contrast(), (torch.randn(24, 4), torch.randn(24, 4))
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Contrast(nn.Module):
+    def forward(self, one, other):
+        scores = one @ other.t()
+        return scores.logsumexp(1) - scores.diagonal()
+
+
+def build():
+    return Contrast(), (torch.randn(24, 4), torch.randn(24, 4))
+""",
+        ),
+        Example(
+            "pieces-of-each-piece",
+            """\
+import torch
+from torch import nn
+
+
+class Gates(nn.Module):
+    def forward(self, x):
+        parts = (t.chunk(12, dim=-1) for t in x.chunk(2, dim=-1))
+        outs = []
+        for gate, value in zip(*parts):
+            outs.append(gate.softmax(dim=-1) * value)  #!
+        return torch.cat(outs, dim=-1)
+
+
+def build():
+    return Gates(), (torch.randn(2, 5, 96),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Gates(nn.Module):
+    def forward(self, x):
+        pieces = x.chunk(2, dim=-1)
+        return (pieces[0].unflatten(2, (12, -1)).softmax(dim=-1) * pieces[1].unflatten(2, (12, -1))).flatten(2, 3)
+
+
+def build():
+    return Gates(), (torch.randn(2, 5, 96),)
+""",
+        ),
+        Example(
             "mean-of-each-class",
             """\
 import torch

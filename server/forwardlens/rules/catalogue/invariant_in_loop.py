@@ -24,7 +24,7 @@ from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes, may_train
 from forwardlens.rules.evidence import Sites, depends_on_order, index_items, percent, sites_of
-from forwardlens.rules.loops import leaves_early, skips_rounds
+from forwardlens.rules.loops import leaves_early, loop_of, skips_rounds, surely_runs
 from forwardlens.rules.operations import (
     ELEMENTWISE,
     FORWARDS,
@@ -49,7 +49,7 @@ from forwardlens.source.dataflow import (
     root,
 )
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, Looping, Tree, dotted, integer, range_arguments, walk
+from forwardlens.source.tree import Function, Looping, Tree, dotted, integer, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 # Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
@@ -833,13 +833,11 @@ def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
     )
 
 
-def _surely_runs(loop: Looping) -> bool:
+def _has_rounds(sites: Sites, loop: Looping) -> bool:
     """Whether a loop has rounds whatever the forward is given: so many as the source says, or one for each layer."""
-    if not isinstance(loop, ast.For):
-        return False
-    numbers = [integer(n) for n in range_arguments(loop.iter) or ()]
-    counted = bool(numbers) and None not in numbers and len(range(*(n for n in numbers if n is not None))) > 0
-    return counted or any((dotted(n) or "").startswith("self.") for n in walk(loop.iter))
+    counted = loop_of(sites, loop) if isinstance(loop, ast.For) else None
+    layers = isinstance(loop, ast.For) and any((dotted(n) or "").startswith("self.") for n in walk(loop.iter))
+    return layers or (counted is not None and surely_runs(counted))
 
 
 def _picks_one(sites: Sites, node: ast.AST) -> bool:
@@ -866,7 +864,7 @@ def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
         raise RefusedError("the loop shares a line with other code")
     if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
         raise RefusedError("it stands in a function inside the function")
-    picking = not _surely_runs(outer) and any(_picks_one(sites, n) for n in _all(sites, node))
+    picking = not _has_rounds(sites, outer) and any(_picks_one(sites, n) for n in _all(sites, node))
     if picking or any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in _all(sites, node)):
         raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
     _require_only_read(sites, node)

@@ -12,11 +12,12 @@ from forwardlens.rules.callers import by_loop, in_loop, rounds_of
 from forwardlens.rules.catalogue.expert_loop import ExpertLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of
+from forwardlens.rules.numbers import number_names
 from forwardlens.rules.operations import MAY_BE_SAME, REDUCTIONS
 from forwardlens.rules.relation import relation
 from forwardlens.rules.rounds import claimed, only_elements, share_of, sorting
 from forwardlens.rules.vectorise import vectorised
-from forwardlens.source.dataflow import METADATA
+from forwardlens.source.dataflow import METADATA, bindings, names_read
 from forwardlens.source.tree import Looping, dotted, walk
 
 # Fewer rounds than this are cheap to leave alone.
@@ -242,6 +243,44 @@ def build():
 """,
         ),
         Example(
+            "weights-of-another-length-in-each-row",
+            """\
+import torch
+from torch import nn
+
+
+class Fade(nn.Module):
+    def forward(self, x, lengths):
+        fade = torch.zeros(x.size(0), x.size(1))
+        for b, n in enumerate(lengths.tolist()):
+            fade[b, :n] = torch.arange(n) / n  #!
+        return x * fade
+
+
+def build():
+    return Fade(), (torch.randn(24, 30), torch.arange(24) + 5)
+""",
+        ),
+        Example(
+            "rows-of-another-length-padded",
+            """\
+import torch
+from torch import nn
+
+
+class Padded(nn.Module):
+    def forward(self, rows):
+        table = rows[0].new_zeros(len(rows), 30)
+        for b, row in enumerate(rows):
+            table[b, : len(row)] = row
+        return table
+
+
+def build():
+    return Padded(), ([torch.randn(n + 5) for n in range(24)],)
+""",
+        ),
+        Example(
             "carried-state",
             """\
 import torch
@@ -303,7 +342,16 @@ def _masks_often(sites: Sites, node: ast.AST, cost: ExpressionCost) -> bool:
     writes = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
     compares = bool(names & _COMPARING) and not _is_counted(sites, node)
     selects = bool(names & _SELECTING) and not _searches(sites, node)
-    return selects or compares or (writes and bool(names & _FILLING))
+    return selects or compares or (writes and (bool(names & _FILLING) or _is_made_of_lengths(sites, node)))
+
+
+def _is_made_of_lengths(sites: Sites, node: ast.AST) -> bool:
+    """`mask[b, :n] = weights(n)`: a part of each row gets what its length alone decides."""
+    statement, function, op = sites.tree.parent(node), sites.tree.function(node), sites.op(node, "aten::copy_")
+    if op is None or op.shape_variants < 2 or function is None or not isinstance(statement, ast.Assign):
+        return False
+    own = {name for name in names_read(statement.value) if name != "self" and bindings(function, name)}
+    return _is_bounded(node) and bool(own) and own <= number_names(sites, function)
 
 
 def _is_bounded(node: ast.AST) -> bool:
@@ -388,7 +436,8 @@ def _independent(sites: Sites, loop: Looping, node: ast.expr) -> bool:
 
 
 def _selects(sites: Sites, node: ast.AST) -> bool:
-    return bool(sites.outermost(node) & (_SELECTING | _FILLING)) and not _searches(sites, node)
+    asks = bool(sites.outermost(node) & (_SELECTING | _FILLING)) and not _searches(sites, node)
+    return asks or _is_made_of_lengths(sites, node)
 
 
 def _searches(sites: Sites, node: ast.AST) -> bool:

@@ -15,7 +15,7 @@ from forwardlens.rules.grouped_heads import advice, folded, is_spread, readers_o
 from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.source.rewrite import checked, has_comment, offsets, replace_node
-from forwardlens.source.tree import argument, integer, walk
+from forwardlens.source.tree import argument, integer, keyword_name, walk
 
 
 class RepeatMaterialized(Rule):
@@ -416,12 +416,14 @@ def _expanded(sites: Sites, call: ast.Call, name: str, arguments: list[ast.expr]
 
 def _interleaved(sites: Sites, call: ast.Call, arguments: list[ast.expr], shape: Shape) -> list[str] | None:
     count = arguments[0] if arguments else next((k.value for k in call.keywords if k.arg == "repeats"), None)
-    given = arguments[1] if len(arguments) > 1 else next((k.value for k in call.keywords if k.arg == "dim"), None)
+    given = (
+        arguments[1] if len(arguments) > 1 else next((k.value for k in call.keywords if keyword_name(k) == "dim"), None)
+    )
     axis = integer(given)
     op = sites.op(call, "aten::repeat_interleave")
     # Counts in a tensor have a dimension.
     counted = op is not None and (len(op.shapes) < 2 or not op.shapes[1])
-    extra = any(k.arg not in {"repeats", "dim"} for k in call.keywords)
+    extra = any(keyword_name(k) not in {"repeats", "dim"} for k in call.keywords)
     if count is None or axis is None or not counted or extra or any(isinstance(a, ast.Starred) for a in call.args):
         return None
     if not shape:

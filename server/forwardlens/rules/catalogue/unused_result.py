@@ -22,7 +22,7 @@ from forwardlens.source.rewrite import (
     replace_node,
     with_keyword,
 )
-from forwardlens.source.tree import dotted, walk
+from forwardlens.source.tree import dotted, keyword_name, walk
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}
 
@@ -199,7 +199,7 @@ def _extreme(sites: Sites, call: ast.Call, first: ast.AST) -> Match | None:
     given = len(call.args) + len(call.keywords) - (1 if function else 0)
     if func.attr not in _REDUCTIONS or op is None or given < 1 or not op.shapes or len(op.shapes[0]) < 1:
         return None
-    if any(k.arg not in {"dim", "keepdim"} for k in call.keywords) or (len(op.shapes) > 1 and op.shapes[1]):
+    if any(keyword_name(k) not in {"dim", "keepdim"} for k in call.keywords) or (len(op.shapes) > 1 and op.shapes[1]):
         return None
     source = sites.source
     name = _REDUCTIONS[func.attr]

@@ -24,9 +24,9 @@ from forwardlens.rules.lifting.folding import folded
 from forwardlens.rules.lifting.indexing import gather_along, selected
 from forwardlens.rules.lifting.inlining import helper
 from forwardlens.rules.lifting.joins import join, list_of_rounds
-from forwardlens.rules.lifting.operators import compared
+from forwardlens.rules.lifting.operators import compared, same_in_all
 from forwardlens.rules.lifting.samples import FUNCTIONS_OF_SAMPLES
-from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.lifting.scope import PURE_BUILTINS, Scope
 from forwardlens.rules.lifting.views import KNOWN_VIEWS, flat, flattens, view
 from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, LOSSES, POSITIONWISE_MODULES
 from forwardlens.rules.reducing import ALONG, REDUCING
@@ -58,6 +58,10 @@ def call(scope: Scope, node: ast.Call, part: str = "") -> Value:
         rows = list_of_rounds(scope, node.args[0])
         if rows is not None:
             return reduced_over_last(rows[0], "sum")
+    if (dotted(node.func) or "").partition(".")[0] in PURE_BUILTINS and not node.keywords:
+        values = {a: scope.lift(a) for a in node.args}
+        if all(isinstance(v, Fixed) for v in values.values()):
+            return same_in_all(scope, node, values)
     if name is None or (not method and not library):
         function = repeated_function(scope.sites, node)
         return _module(scope, node) if function is None else helper(scope, node, function)

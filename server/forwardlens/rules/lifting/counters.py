@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from forwardlens.rules.batched import Batched, RefusedError, Value
 from forwardlens.rules.heads import Element
 from forwardlens.rules.lifting.scope import Scope, count_text, key_of, length_text
-from forwardlens.rules.loops import Loop, same_axis, same_length, stop_is_count
+from forwardlens.rules.loops import Loop, same_axis, same_length, stop_is_count, surely_runs
 from forwardlens.rules.windows import marked
 from forwardlens.source.tree import argument, dotted, integer, is_atom, range_arguments
 
@@ -212,20 +212,11 @@ def numbers(scope: Scope, bound: ast.expr, where: str) -> tuple[str, int] | None
     return f"({text} {'+' if counted.shift > 0 else '-'} {abs(counted.shift)})", 0
 
 
-def surely_runs(scope: Scope, loop: Loop) -> bool:
-    """Whether the source itself says that a loop has at least one round."""
-    try:
-        stop = scope.stop_of(loop)
-    except RefusedError:
-        return False
-    return stop.isdigit() and int(stop) > loop.start
-
-
 def arange(scope: Scope, loop: Loop, stop: str, where: str) -> str:
     """The numbers of all rounds. `arange` refuses a start beyond the stop, which a loop without rounds may have."""
     if not loop.start and loop.step == 1:
         return f"{scope.torch}.arange({stop}{where})"
-    if surely_runs(scope, loop):
+    if surely_runs(loop):
         step = f", {loop.step}" if loop.step > 1 else ""
         return f"{scope.torch}.arange({loop.start}, {stop}{step}{where})"
     step = f":{loop.step}" if loop.step > 1 else ""

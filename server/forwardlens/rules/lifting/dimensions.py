@@ -19,8 +19,8 @@ from forwardlens.rules.batched import (
     wrapped,
 )
 from forwardlens.rules.lifting.broadcasting import agree, in_place_of, together
-from forwardlens.rules.lifting.counters import surely_runs
 from forwardlens.rules.lifting.scope import Scope
+from forwardlens.rules.loops import surely_runs
 from forwardlens.rules.operations import PRODUCT_OPERATORS
 from forwardlens.rules.reducing import (
     ALONG,
@@ -34,7 +34,7 @@ from forwardlens.rules.reducing import (
     round_dims,
     standing,
 )
-from forwardlens.source.tree import integer
+from forwardlens.source.tree import integer, keyword_name
 
 _NEEDS_ELEMENTS = frozenset({"amax", "amin", "max", "min", "argmax", "argmin", "median"})
 
@@ -47,7 +47,7 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr],
     value = scope.lift(operands[0])
     if isinstance(value, Fixed):
         raise RefusedError(f"`{scope.text(operands[0])}` does not vary")
-    keywords = {k.arg: k.value for k in node.keywords}
+    keywords = {keyword_name(k): k.value for k in node.keywords}
     dim = keywords.get("dim") or (operands[1] if len(operands) == 2 and name != "norm" else None)
     keep = keywords.get("keepdim")
     plain_keep = keep is None or (isinstance(keep, ast.Constant) and isinstance(keep.value, bool))
@@ -81,7 +81,7 @@ def along(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr],
 
 def _empty_together(scope: Scope, node: ast.Call, dims: Sequence[int]) -> bool:
     """Whether a reduced dimension may have the length that a loop counts to. Of other lengths nothing says so."""
-    loops = [loop for loop in scope.loops if not surely_runs(scope, loop)]
+    loops = [loop for loop in scope.loops if not surely_runs(loop)]
     cost = scope.sites.cost(node)
     op = next((o for o in cost.ops if o.outermost and o.shapes), None) if cost is not None else None
     if cost is None or op is None or len(op.shapes[0]) <= max(dims, default=0):
@@ -202,7 +202,7 @@ def attention(scope: Scope, node: ast.Call) -> Value:
 
 def loss(scope: Scope, name: str, node: ast.Call) -> Value:
     """`mse_loss(guess[c], truth[c])`, which averages over a round's elements; similarities along a dimension."""
-    options = {k.arg: k.value for k in node.keywords}
+    options = {keyword_name(k): k.value for k in node.keywords}
     known = {"dim"} if name in _SIMILARITIES else {"reduction", "pos_weight"}
     if len(node.args) != 2 or not options.keys() <= known:
         raise RefusedError(f"`{scope.text(node)}` has an option that is not known to work for all rounds at once")

@@ -15,7 +15,7 @@ from forwardlens.rules.lifting.scope import Scope, count_text, key_of
 from forwardlens.rules.loops import Loop
 from forwardlens.rules.operations import CATS
 from forwardlens.rules.windows import marked
-from forwardlens.source.dataflow import bindings, definition, names_read, overlap
+from forwardlens.source.dataflow import bindings, last_binding, names_read, overlap
 from forwardlens.source.tree import Function, argument, dotted, integer, is_atom, walk
 
 
@@ -32,6 +32,7 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
         return _stacked(scope, depth, name, base)
     rank, axis = placed(scope, element, name)
     text, atom = scope.text(base), not isinstance(base, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp))
+    text = text if element.part is None else f"{scope.name_in_front(text, 'pieces')}[{element.part}]"
     slots = slots_of(element, rank, axis)
     if element.cut is not None:
         text, atom = f"{wrapped(text, atom)}.unflatten({axis}, ({_pieces(scope, element, axis)}))", True
@@ -47,9 +48,11 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
 
 def _list_behind(scope: Scope, depth: int, base: ast.expr) -> Element | None:
     """What a loop runs over that is a name for a list of slices, which is then read for them."""
-    known = listed(scope, scope.loops[depth].function, base.id) if isinstance(base, ast.Name) else None
-    if known is not None and isinstance(base, ast.Name):
-        scope.lists_read.add(base.id)
+    function = scope.loops[depth].function
+    made = last_binding(scope.sites.tree, function, base) if isinstance(base, ast.Name) else None
+    known = None if made is None or not isinstance(base, ast.Name) else listed(scope, function, made, base.id)
+    if known is not None and made is not None:
+        scope.lists_read.add(made)
     return known
 
 
@@ -119,18 +122,17 @@ def _pieces(scope: Scope, element: Element, axis: int) -> str:
     return f"-1, {scope.text(given)}"
 
 
-def listed(scope: Scope, function: Function, name: str) -> Element | None:
-    """What `columns` has the slices of, where `columns = x.unbind(1)` or the like is all that gives it a value."""
-    statement = definition(scope.sites.tree, function, name)
-    if statement is None or len(statement.targets) != 1 or name != dotted(statement.targets[0]):
+def listed(scope: Scope, function: Function, made: ast.Assign, name: str) -> Element | None:
+    """What `columns` has the slices of, where `columns = x.unbind(1)` or the like gives it its value."""
+    if len(made.targets) != 1 or name != dotted(made.targets[0]):
         return None
-    element = sliced(statement.value)
+    element = sliced(made.value)
     place = dotted(element.base)
-    if element.base is statement.value or place is None:
+    if element.base is made.value or place is None:
         return None
     if any(p is None or overlap(p, name) for _, p in changes(scope.sites, function)):
         raise RefusedError(f"`{name}` may change")
-    if any(store is not statement and not isinstance(store, ast.arg) for store in bindings(function, place)):
+    if any(store is not made and not isinstance(store, ast.arg) for store in bindings(function, place)):
         raise RefusedError(f"`{place}` is bound again after `{name}` was made of it")
     return element
 

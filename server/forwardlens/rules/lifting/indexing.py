@@ -12,8 +12,9 @@ from forwardlens.rules.lifting.counters import block_of, is_number, is_position,
 from forwardlens.rules.lifting.elements import listed, placed, slots_of
 from forwardlens.rules.lifting.scope import Scope, key_of
 from forwardlens.rules.loops import Loop
-from forwardlens.rules.reducing import leading, looked_up, plain, round_dims
-from forwardlens.rules.windows import places_in
+from forwardlens.rules.reducing import leading, looked_up, on_diagonal, plain, round_dims
+from forwardlens.rules.windows import places_in, plain_text
+from forwardlens.source.dataflow import definition
 from forwardlens.source.tree import dotted, integer, is_atom
 
 
@@ -34,6 +35,8 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
     blocks: list[str] = []
     base, copied = wrapped(scope.text(node.value), is_atom(node.value)), False
     loops: list[int | None] = [None] * scope.depth
+    counted_axes: list[list[int]] = [[] for _ in loops]
+    second: tuple[int, int] | None = None
     axis = out = 0
     for item in _expanded(items, rank):
         if _is_none(item):
@@ -53,11 +56,15 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
         counted, block = position_of(scope, item), block_of(scope, item)
         if counted is not None or block is not None:
             depth = counted.depth if counted is not None else block.depth if block is not None else 0
-            if loops[depth] is not None:
-                raise RefusedError("the loop variable is used for two dimensions")
-            loops[depth] = out
+            if loops[depth] is not None and (second is not None or copied):
+                raise RefusedError("the loop variable is used for several dimensions")
+            if loops[depth] is None:
+                loops[depth] = out
+            else:
+                second = depth, out
             out += 1
             if counted is not None:
+                counted_axes[depth].append(axis)
                 texts.append(window(scope, scope.loops[depth], node.value, axis, rank, counted.shift))
                 _see_length(scope, node, scope.loops[depth], texts[-1], axis, rank)
                 slots += [None] if counted.kept else []
@@ -79,14 +86,25 @@ def index_of_rank(scope: Scope, node: ast.Subscript, items: list[ast.expr], rank
     if not any(loop is not None for loop in loops):
         raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
     atom = is_atom(node.value)
+    if second is not None:
+        texts = _as_long_as_shorter(texts, counted_axes[second[0]])
     text = indexed(scope.text(node.value), texts, atom=atom)
-    if blocks:
-        return Batched(f"{text}{''.join(blocks)}", out, tuple(loops), tuple(slots), view=True)
+    if blocks or second is not None:
+        atom = atom or text.endswith("]")
+        value = Batched(f"{text}{''.join(blocks)}", out, tuple(loops), tuple(slots), atom, view=True)
+        return value if second is None else on_diagonal(value, *second)
     if copied:
         # What numbers pick is memory of its own, where a row may stand several times.
         return Batched(text, out, tuple(loops), tuple(slots))
     cut = Cut(scope.text(node.value), atom, tuple(texts)) if len(texts) == out else None
     return Batched(text, out, tuple(loops), tuple(slots), atom=True, cut=cut, view=True)
+
+
+def _as_long_as_shorter(texts: list[str], axes: Sequence[int]) -> list[str]:
+    """The slices that a counter gives of two axes whose diagonal is taken: the end of one of them ends it for both."""
+    from_start = all(plain_text(texts[axis]).startswith(":") for axis in axes)
+    ends = any(texts[axis] == ":" for axis in axes)
+    return [":" if n in axes else text for n, text in enumerate(texts)] if from_start and ends else texts
 
 
 def _see_length(scope: Scope, node: ast.Subscript, loop: Loop, cut: str, axis: int, rank: int) -> None:
@@ -139,11 +157,13 @@ def _listed_slice(scope: Scope, node: ast.Subscript, items: list[ast.expr]) -> B
     function = scope.loops[0].function
     counted = position_of(scope, items[0]) if len(items) == 1 else None
     name = node.value.id if isinstance(node.value, ast.Name) else None
-    element = None if name is None or counted is None else listed(scope, function, name)
+    made = None if name is None or counted is None else definition(scope.sites.tree, function, name)
+    element = None if made is None or name is None else listed(scope, function, made, name)
     place = None if element is None else dotted(element.base)
     if element is None or counted is None or place is None or element.cut is not None or counted.kept:
         return None
-    scope.lists_read.add(place if name is None else name)
+    if made is not None:
+        scope.lists_read.add(made)
     rank, axis = placed(scope, element)
     cut = window(scope, scope.loops[counted.depth], node.value, 0, 1, counted.shift)
     texts = [cut if d == axis else ":" for d in range(rank)]
@@ -266,6 +286,7 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
     gone: set[int] = set()
     slots: list[int | None] = []
     loops = [*value.loops]
+    second: tuple[int, int] | None = None
     axis = 0
     for item in _expanded(index_items(node), value.round_rank):
         if _is_none(item):
@@ -275,9 +296,12 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
         axis += 1
         counted = position_of(scope, item)
         if counted is not None:
-            if loops[counted.depth] is not None or slot is None:
-                raise RefusedError("the loop variable is used for two dimensions")
-            loops[counted.depth] = slot
+            if second is not None or slot is None:
+                raise RefusedError("the loop variable is used for several dimensions")
+            if loops[counted.depth] is None:
+                loops[counted.depth] = slot
+            else:
+                second = counted.depth, slot
             cuts[slot] = window_of_value(scope, node.value, value, counted, axis - 1)
             slots += [None] if counted.kept else []
         elif isinstance(item, ast.Slice):
@@ -297,7 +321,7 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
             raise RefusedError(f"`{scope.text(node)}` is not a plain slice per round")
     text = indexed(value.text, [cuts.get(d, ":") for d in range(value.rank)], atom=value.atom)
     left = [d for d in range(value.rank) if d not in gone]
-    return replace(
+    picked = replace(
         value,
         text=text,
         atom=value.atom or text != value.text,
@@ -306,6 +330,7 @@ def _index_batched(scope: Scope, node: ast.Subscript, value: Batched) -> Batched
         loops=tuple(None if d is None else left.index(d) for d in loops),
         slots=tuple(None if s is None else left.index(s) for s in slots),
     )
+    return picked if second is None else on_diagonal(picked, second[0], left.index(second[1]))
 
 
 def selected(scope: Scope, name: str, node: ast.Call, operands: Sequence[ast.expr]) -> Value:

@@ -8,7 +8,7 @@ from forwardlens.rules.batched import Batched, RefusedError, Value, put_together
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.loops import loop_of
 from forwardlens.rules.reducing import joined, leading
-from forwardlens.source.tree import argument, dotted, integer
+from forwardlens.source.tree import argument, dotted, integer, keyword_name
 
 
 def join(scope: Scope, node: ast.Call, name: str) -> Value:
@@ -17,10 +17,14 @@ def join(scope: Scope, node: ast.Call, name: str) -> Value:
     dim = argument(node, 1, "dim")
     number = 0 if dim is None else integer(dim)
     rows = None if given is None else list_of_rounds(scope, given)
-    if rows is not None and number is not None and all(k.arg == "dim" for k in node.keywords):
+    if rows is not None and number is not None and all(keyword_name(k) == "dim" for k in node.keywords):
         value, backwards = rows
         return put_together(value, number, stack=name == "stack", backwards=[backwards])
-    if not isinstance(given, (ast.List, ast.Tuple)) or number is None or any(k.arg != "dim" for k in node.keywords):
+    if (
+        not isinstance(given, (ast.List, ast.Tuple))
+        or number is None
+        or any(keyword_name(k) != "dim" for k in node.keywords)
+    ):
         raise RefusedError(f"`{scope.text(node)}` does not join a list that is written there")
     parts = [scope.lift(e) for e in given.elts]
     scope.meet(parts)

@@ -87,7 +87,7 @@ class Lifter(Scope):
     def _fixed(self, node: ast.expr) -> Fixed:
         self.require_pure(node)
         atom = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant))
-        return Fixed(self.text(node), 0 if isinstance(node, ast.Constant) or integer(node) is not None else None, atom)
+        return Fixed(self.text(node), 0 if _is_number(node) else None, atom)
 
     def _size(self, node: ast.expr) -> Fixed | None:
         """`row.size(0)`: how long a dimension of the round's value is, which is the same in every round."""
@@ -111,6 +111,11 @@ class Lifter(Scope):
         if isinstance(value, Fixed) or node.attr in METADATA or node.attr != "T" or value.round_rank != 2:
             raise RefusedError(f"`{self.text(node)}` has no form for all rounds at once")
         return replace(value, slots=value.slots[::-1])
+
+
+def _is_number(node: ast.expr) -> bool:
+    """`2`, `-0.5`."""
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
 def _part_of_pair(node: ast.expr) -> tuple[ast.Call, str] | None:

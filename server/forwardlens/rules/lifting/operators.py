@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, Value, wrapped
 from forwardlens.rules.lifting.broadcasting import broadcast, elementwise, together
 from forwardlens.rules.lifting.counters import arange, is_position, position_of
 from forwardlens.rules.lifting.scope import Scope
-from forwardlens.source.tree import dotted
+from forwardlens.source.tree import dotted, is_atom
 
 
 def binary(scope: Scope, node: ast.BinOp) -> Value:
@@ -20,12 +20,20 @@ def binary(scope: Scope, node: ast.BinOp) -> Value:
     ranks = [len(s) for s in shapes] if shapes is not None else [None, None]
     # `1 / x` and the like run operators of one operand: with a number there is nothing to broadcast.
     number = any(isinstance(o, ast.Constant) for o in operands) and scope.sites.cost(node) is not None
+    values = [scope.lift(o) for o in operands]
+    if all(isinstance(v, Fixed) for v in values):
+        return same_in_all(scope, node, dict(zip(operands, values, strict=True)))
     if shapes is None and not number:
         raise RefusedError(f"`{scope.text(node)}` is no tensor operation that the run saw")
-    values = [scope.lift(o) for o in operands]
     result = elementwise(scope, node, operands, values, ranks)
     logical = isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor))
     return replace(result, boolean=True) if logical and all(_is_boolean(v) for v in values) else result
+
+
+def same_in_all(scope: Scope, node: ast.expr, values: Mapping[ast.expr, Value]) -> Fixed:
+    """`row.size(-1) ** -0.5`: made of what is the same in every round, and so the same itself."""
+    number = all(v.rank == 0 for v in values.values())
+    return Fixed(scope.spliced(node, {n: v.text for n, v in values.items()}), 0 if number else None, is_atom(node))
 
 
 def compare(scope: Scope, node: ast.Compare) -> Value:

@@ -11,13 +11,14 @@ from forwardlens.rules.heads import sliced
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES, PRODUCT_OPERATORS
 from forwardlens.rules.reducing import ALONG, REDUCING
+from forwardlens.source.dataflow import last_binding
 from forwardlens.source.tree import dotted, walk
 
 
 def rank_of_cut(scope: Scope, base: ast.expr) -> int:
     """The rank of a tensor that `split` or `chunk` cuts, from the operator that did it."""
     parent = scope.sites.tree.parent(base)
-    method = scope.sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else parent
+    method = scope.sites.tree.parent(parent) if isinstance(parent, (ast.Attribute, ast.keyword)) else parent
     op = scope.sites.op(method, "aten::split", "aten::chunk") if method is not None else None
     if op is None or not op.shapes or not op.shapes[0]:
         raise RefusedError(f"the run does not tell how many dimensions `{scope.text(base)}` has")
@@ -36,7 +37,7 @@ def rank_of_made(scope: Scope, made: ast.expr) -> int:
 def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
     """The rank of a tensor that the loop takes slices of, from the `unbind` that did it."""
     parent = scope.sites.tree.parent(base)
-    method = scope.sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
+    method = scope.sites.tree.parent(parent) if isinstance(parent, (ast.Attribute, ast.keyword)) else None
     for node in (base, parent, method):
         cost = scope.sites.cost(node) if node is not None else None
         op = next((o for o in cost.ops if o.outermost and o.name == "aten::unbind"), None) if cost else None
@@ -46,7 +47,7 @@ def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
             return len(op.shapes[0])
         # Each star is a visit of the interpreter's to the call, too.
         visits = cost.calls // (1 + sum(isinstance(arg, ast.Starred) for arg in node.args))
-        rank = _zipped_rank(node, op, op.calls // max(visits, 1), base)
+        rank = _zipped_rank(scope, node, op, op.calls // max(visits, 1), base)
         if rank is not None:
             return rank
         if op.calls >= 2 * cost.calls and name is not None:
@@ -54,15 +55,23 @@ def iterated_rank(scope: Scope, base: ast.expr, name: str | None = None) -> int:
     raise RefusedError(f"`{scope.text(base)}` is not known to be a tensor")
 
 
-def _zipped_rank(call: ast.Call, op: OpCost, tensors: int, base: ast.expr) -> int | None:
+def _zipped_rank(scope: Scope, call: ast.Call, op: OpCost, tensors: int, base: ast.expr) -> int | None:
     """The rank of one of the arguments of a `zip` in which so many of them are tensors that it takes slices of."""
     ranks = [len(shapes[0]) for shapes in op.variants or (op.shapes,) if shapes]
     if tensors > 1 and len({*ranks}) == 1 and op.shape_variants == len(ranks):
         return ranks[0]
     # Each tensor in turn is asked for its slices.
-    asked = [arg for arg in call.args if not isinstance(arg, ast.Starred) and sliced(arg).base is arg]
+    plain = (arg for arg in call.args if not isinstance(arg, ast.Starred))
+    asked = [arg for arg in plain if sliced(arg).base is arg and not _is_list_of_slices(scope, arg)]
     each = op.shape_variants == len(ranks) == len(asked) == tensors and base in asked
     return ranks[asked.index(base)] if each else None
+
+
+def _is_list_of_slices(scope: Scope, node: ast.expr) -> bool:
+    """Whether a name is that of `x.unbind(1)` or the like."""
+    sites, function = scope.sites, scope.loops[0].function
+    made = last_binding(sites.tree, function, node) if isinstance(node, ast.Name) else None
+    return made is not None and sliced(made.value).base is not made.value
 
 
 def rank_in_use(scope: Scope, name: str) -> int:

@@ -17,10 +17,10 @@ from forwardlens.rules.constants import is_number
 from forwardlens.rules.evidence import Sites, depends_on_order, index_items
 from forwardlens.rules.heads import shape_of, size_expression
 from forwardlens.rules.lifting.views import listed
-from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, MAY_BE_SAME, is_torch_function
+from forwardlens.rules.operations import ELEMENTWISE, ELEMENTWISE_MODULES, JOINS, is_torch_function
 from forwardlens.rules.reducing import ALONG, PAIRED, REDUCING
-from forwardlens.source.dataflow import is_inplace, names_read
-from forwardlens.source.tree import Function, argument, dotted, integer, walk
+from forwardlens.source.dataflow import is_inplace, may_alias, names_read
+from forwardlens.source.tree import Function, argument, dotted, integer, keyword_name, walk
 
 # How many functions a value is followed into.
 _DEPTH = 4
@@ -123,7 +123,7 @@ class _Follower:
                 case ast.Assign(targets=[ast.Name() as target], value=value):
                     self.values[target.id] = self.value(value)
                     self.made.discard(target.id)
-                    if _makes_memory(value):
+                    if not may_alias(value):
                         self.made.add(target.id)
                 case ast.Assign(targets=[ast.Tuple() as target], value=value) if shape_of(value) is not None:
                     self._sizes(target, value)
@@ -269,7 +269,7 @@ class _Follower:
         if name in FUNCTIONS_OF_SAMPLES and _takes_batch(name, rows.rank, self._ops(node)):
             return rows
         dims = self._dims(node, operands)
-        if name == "norm" and len(operands) > 1 and not any(k.arg == "dim" for k in node.keywords):
+        if name == "norm" and len(operands) > 1 and not any(keyword_name(k) == "dim" for k in node.keywords):
             raise RefusedError(f"`{self._text(node)}` names no dimension")
         if name in {"unsqueeze", "squeeze"} and len(dims) == 1:
             return self._with_or_without(node, name, rows.rank, dims[0])
@@ -288,7 +288,7 @@ class _Follower:
         if name in _KEEPING_DIMS and dims and all(d % rows.rank for d in dims):
             return rows
         if name in _ONE_VALUE and dims and all(d % rows.rank for d in dims):
-            kept = any(k.arg == "keepdim" and getattr(k.value, "value", False) is True for k in node.keywords)
+            kept = any(keyword_name(k) == "keepdim" and getattr(k.value, "value", False) is True for k in node.keywords)
             return rows if kept else _Rows(rows.rank - len(dims))
         raise RefusedError(f"`{name}` may bring samples together")
 
@@ -306,7 +306,7 @@ class _Follower:
 
     def _dims(self, node: ast.Call, operands: Sequence[ast.expr]) -> list[int]:
         """The dimensions that a call names, by position or as `dim`. Empty if they are not plain."""
-        named = next((k.value for k in node.keywords if k.arg in {"dim", "start_dim", "axis", "dims"}), None)
+        named = next((k.value for k in node.keywords if keyword_name(k) in {"dim", "start_dim", "dims"}), None)
         given = listed([named] if named is not None else operands[1:])
         found = [integer(g) for g in given]
         return [d for d in found if d is not None] if None not in found else []
@@ -360,14 +360,6 @@ class _Follower:
 
     def _text(self, node: ast.AST) -> str:
         return self.sites.tree.text(node) if isinstance(node, (ast.expr, ast.stmt)) and hasattr(node, "lineno") else ""
-
-
-def _makes_memory(node: ast.expr) -> bool:
-    """Whether a value certainly is memory of its own, and not what something was given."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name = node.func.attr
-        return (name in ELEMENTWISE - MAY_BE_SAME or name in _ONE_VALUE) and not node.keywords
-    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare))
 
 
 def _takes_batch(name: str, rank: int, ops: Sequence[OpCost]) -> bool:

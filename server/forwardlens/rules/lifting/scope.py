@@ -24,7 +24,7 @@ _PURE_FUNCTIONS = frozenset(
     reshape unsqueeze squeeze transpose permute t unflatten item new_zeros new_ones new_full new_tensor expand
     flatten""".split()
 )
-_PURE_BUILTINS = frozenset({"float", "int", "bool", "len", "min", "max", "abs", "range", "math"})
+PURE_BUILTINS = frozenset({"float", "int", "bool", "len", "min", "max", "abs", "range", "math"})
 
 
 @dataclass
@@ -43,12 +43,12 @@ class Scope(ABC):
     # The parameters of a helper that stand for a name or a counter of the loop's function.
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     lengths: Lengths = field(default_factory=Lengths)
-    # The names that hold the numbers of all pairs, with the text of what they are made by.
-    paired: dict[str, str] = field(default_factory=dict[str, str])
+    # Names that get their values in front of all rounds, with the texts of these.
+    in_front: dict[str, str] = field(default_factory=dict[str, str])
     # The scope of the loop's own function, where this is one of a helper: loops' heads are written there.
     caller: Self | None = None
-    # The names of lists of slices that rounds were found to take from.
-    lists_read: set[str] = field(default_factory=set[str])
+    # What gives their names to lists of slices that rounds were found to take from.
+    lists_read: set[ast.Assign] = field(default_factory=set[ast.Assign])
     # What fails without elements and may have none just where a loop has no rounds, which never got there.
     needs_rounds: list[str] = field(default_factory=list[str])
     # Names that a round binds; reading one before it is bound reads the previous round's value.
@@ -105,7 +105,7 @@ class Scope(ABC):
         for call in (n for n in walk(node) if isinstance(n, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield))):
             name = dotted(call.func) if isinstance(call, ast.Call) else None
             leaf = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else name
-            known = leaf in ELEMENTWISE | VIEWS or leaf in _PURE_FUNCTIONS or leaf in _PURE_BUILTINS
+            known = leaf in ELEMENTWISE | VIEWS or leaf in _PURE_FUNCTIONS or leaf in PURE_BUILTINS
             if not known and not (name or "").startswith("math."):
                 raise RefusedError(f"`{self.text(call)}` may be different in every round")
 
@@ -142,10 +142,8 @@ class Scope(ABC):
         """The text of the numbers that a name has in all rounds, made on the device of `base`."""
         loop = self.loops[depth]
         assert loop.pairs is not None
-        given = self.sites.fresh_name(loop.function, loop.node, "pairs")
         made = f"{self.torch}.{loop.pairs.function}({count}, {count}, {loop.pairs.offset}, device={base}.device)"
-        self.paired.setdefault(given, made)
-        return f"{given}[{loop.pairs.names.index(name)}]"
+        return f"{self.name_in_front(made, 'pairs')}[{loop.pairs.names.index(name)}]"
 
     def only(self, depth: int, dim: int) -> tuple[int | None, ...]:
         """The loops' dimensions of a value that changes in one loop alone."""
@@ -153,13 +151,24 @@ class Scope(ABC):
 
     def name_before(self, text: str, wanted: str) -> str:
         """The name of a line in front of the rounds that computes `text`, `wanted` if nothing else has it."""
-        known = next((name for name, other in self.before.items() if other == text), None)
+        return self._named(self.before, text, wanted)
+
+    def name_in_front(self, text: str, wanted: str) -> str:
+        """The same for a text that nothing of the rounds is in, which gets its line in front of all of theirs."""
+        return self._named(self.in_front, text, wanted)
+
+    def _named(self, lines: dict[str, str], text: str, wanted: str) -> str:
+        known = next((name for name, other in lines.items() if other == text), None)
         loop = self.loops[0]
-        used = {*self.before, *names_used(loop.function)}
+        used = {*self.before, *self.in_front, *names_used(loop.function)}
         name = known or self.sites.fresh_name(loop.function, loop.node, wanted, used)
-        self.before[name] = text
+        lines[name] = text
         self.lengths.name(name, text)
         return name
+
+    def lines_in_front(self) -> list[str]:
+        """The lines of `in_front`."""
+        return [f"{name} = {text}" for name, text in self.in_front.items()]
 
     def lines_before(self, *texts: str) -> list[str]:
         """The lines of `before` whose names `texts` read, also through each other."""

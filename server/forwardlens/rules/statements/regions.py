@@ -52,6 +52,11 @@ def written_rank(work: Work, target: ast.Subscript) -> int | None:
     return len(op.shapes[1]) if op is not None and len(op.shapes) > 1 else None
 
 
+def added_to(region: Batched) -> str:
+    """The text of a region on the left of `+=`, which a call cannot stand on."""
+    return f"{region.text}[:]" if region.text.endswith(")") else region.text
+
+
 def fitted(value: Value, region: Batched, seen: int | None) -> str:
     """The text of a value in the arrangement of the tensor that it meets."""
     if isinstance(value, Fixed):

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, live_loops, seen_in, wrapped
-from forwardlens.rules.lifting.counters import surely_runs
-from forwardlens.rules.loops import stop_is_count
+from forwardlens.rules.loops import stop_is_count, surely_runs
 from forwardlens.rules.operations import is_torch_function
 from forwardlens.rules.statements.work import Work
 from forwardlens.source.rewrite import splice
@@ -45,7 +44,7 @@ def running(work: Work, node: ast.Assign, name: str, method: str, part: ast.expr
     grad = work.sites.context.profile.grad
     if grad.outputs_require_grad or grad.backward_ran:
         raise RefusedError("where rounds give the same value, the gradient would be shared out in another way")
-    if not all(surely_runs(work.lifter, loop) for loop in work.lifter.loops):
+    if not all(surely_runs(loop) for loop in work.lifter.loops):
         raise RefusedError("a loop without rounds would have no largest value")
     value = work.lifter.lift(part)
     if isinstance(value, Fixed):

@@ -10,7 +10,7 @@ from forwardlens.rules.evidence import index_items
 from forwardlens.rules.lifting.counters import is_counted
 from forwardlens.rules.lifting.lifter import Lifter
 from forwardlens.rules.statements.lengths import write_lengths
-from forwardlens.rules.statements.regions import assignable, fitted, region_of, whole, written_rank
+from forwardlens.rules.statements.regions import added_to, assignable, fitted, region_of, whole, written_rank
 from forwardlens.rules.statements.work import Filled, Work
 from forwardlens.rules.windows import plain_text
 from forwardlens.source.dataflow import aliases, root
@@ -105,7 +105,7 @@ def update(work: Work, node: ast.AugAssign, target: ast.Subscript) -> None:
     if method is not None and region.text.endswith("]") and _may_be_view(work, target):
         work.lines.append(f"{region.text}.{method}({text})")
     else:
-        work.lines.append(splice(work.sites.source, node, {node.target: region.text, node.value: text}))
+        work.lines.append(splice(work.sites.source, node, {node.target: added_to(region), node.value: text}))
 
 
 # `x[:n] += y` also assigns `x[:n]` to itself. Where x is a view of a leaf and n covers all of it, torch refuses that.

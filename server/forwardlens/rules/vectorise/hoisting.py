@@ -41,7 +41,7 @@ def hoisted(sites: Sites, call: ast.expr, wanted: str) -> tuple[Edit, ...]:
     else:
         inside = _iterated_parts(sites, loop, node, call, f"{name}.unbind({value.loop})" if value.loop else name)
         inside = inside or _counted_parts(sites, loop, node, call, name, value.loop)
-    lines = [*lifter.lines_before(value.text), f"{name} = {value.text}"]
+    lines = [*lifter.lines_in_front(), *lifter.lines_before(value.text), f"{name} = {value.text}"]
     edits = checked(
         sites.source, [insert_before(tree, node, [lifter.lengths.finished(line) for line in lines]), *inside]
     )
@@ -63,7 +63,8 @@ def hoisted_results(sites: Sites, call: ast.Call, function: Function) -> tuple[E
     _require_unchanged(sites, loop, node, call)
     whole = [sites.fresh_name(loop.function, element, f"{name}_rows") for name, element in names]
     parts = [indexed(w, [*[":"] * v.loop, loop.index]) for w, v in zip(whole, values, strict=True)]
-    before = insert_before(sites.tree, node, [lifter.lengths.finished(f"{', '.join(whole)} = {text}")])
+    lines = [*lifter.lines_in_front(), f"{', '.join(whole)} = {text}"]
+    before = insert_before(sites.tree, node, [lifter.lengths.finished(line) for line in lines])
     edits = checked(sites.source, [before, replace_node(sites.source, call, ", ".join(parts))])
     if edits is None:
         raise RefusedError("the edits do not fit together")

@@ -15,7 +15,7 @@ from forwardlens.rules.operations import JOINS, is_torch_function
 from forwardlens.rules.statements.work import Appended, is_empty
 from forwardlens.rules.vectorise.replacing import without_statement
 from forwardlens.source.rewrite import replace_node, stands_alone
-from forwardlens.source.tree import argument, assigned, dotted, integer, walk
+from forwardlens.source.tree import Function, argument, assigned, dotted, integer, keyword_name, walk
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class Join:
 def join_of(sites: Sites, items: ast.AST) -> Join | None:
     """The `torch.stack` or `torch.cat` that `items` is the first argument of."""
     call = sites.tree.parent(items)
+    copied = _copied_by(sites, call)
+    if copied is not None:
+        return join_of(sites, copied)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not items:
         return None
     name = dotted(call.func)
@@ -38,23 +41,32 @@ def join_of(sites: Sites, items: ast.AST) -> Join | None:
     joins = isinstance(call.func, ast.Attribute) and call.func.attr in JOINS
     if not joins or not is_torch_function(sites.tree.module, call.func) or len(call.args) + len(call.keywords) > 2:
         return None
-    if any(k.arg not in {"dim", "axis"} for k in call.keywords):
+    if any(keyword_name(k) != "dim" for k in call.keywords):
         return None
-    given = argument(call, 1, "dim") or argument(call, 1, "axis")
+    given = argument(call, 1, "dim")
     dim = 0 if given is None else integer(given)
     return None if dim is None else Join(call, (name or "").endswith(".stack"), dim)
+
+
+def _copied_by(sites: Sites, node: ast.AST | None) -> ast.ListComp | ast.GeneratorExp | None:
+    """The comprehension `[row for row in rows]`, of the part of it that has the list."""
+    copied = sites.tree.parent(node) if isinstance(node, ast.comprehension) else None
+    if not isinstance(copied, (ast.ListComp, ast.GeneratorExp)) or not isinstance(node, ast.comprehension):
+        return None
+    same = dotted(copied.elt) == dotted(node.target) and isinstance(node.target, ast.Name)
+    return copied if same and len(copied.generators) == 1 and not node.ifs and not node.is_async else None
 
 
 def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) -> list[Join]:
     """How the list `name` is put together. Refuses if it is used for anything else."""
     found: list[Join] = []
-    renamed = _rebound(sites, loop, name)
+    renamed, before = _rebound(sites, loop, name), _before(sites, loop)
     own = {id(n) for n in (renamed.targets if renamed is not None else ())}
     for node in walk(loop.function):
         if not isinstance(node, ast.Name) or node.id != name or any(node is a for a in allowed) or id(node) in own:
             continue
-        if renamed is not None and node.lineno > (renamed.end_lineno or renamed.lineno):
-            # From here on the name is that of the tensor.
+        if id(node) in before or (renamed is not None and node.lineno > (renamed.end_lineno or renamed.lineno)):
+            # There the name is that of something else: above of what the list is made of, below of the tensor.
             continue
         join = join_of(sites, node)
         if join is None or node.lineno < (loop.node.end_lineno or 0):
@@ -65,10 +77,22 @@ def joins_of(sites: Sites, loop: Loop, name: str, allowed: Sequence[ast.AST]) ->
     return found
 
 
+def _before(sites: Sites, loop: Loop) -> set[int]:
+    """What certainly is evaluated before the list of a comprehension gets its name: all above it and itself."""
+    statement = sites.tree.statement(loop.node)
+    if statement is loop.node or next(sites.tree.loops(statement), None) is not None:
+        return set()
+    block = sites.tree.block(statement)
+    above = [n for s in block[: block.index(statement)] for n in walk(s)]
+    nested = any(isinstance(n, Function | ast.Lambda) for n in above)
+    return set() if nested else {id(n) for n in (*above, *walk(loop.node))}
+
+
 def _rebound(sites: Sites, loop: Loop, name: str) -> ast.Assign | None:
     """`rows = torch.stack(rows)` behind the loop: the tensor takes the list's name."""
-    block = sites.tree.block(loop.node) if isinstance(loop.node, ast.stmt) else []
-    for statement in block[block.index(loop.node) + 1 :] if isinstance(loop.node, ast.stmt) else ():
+    here = sites.tree.statement(loop.node)
+    block = sites.tree.block(here)
+    for statement in block[block.index(here) + 1 :]:
         if isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]:
             given = statement.value.args[:1] if isinstance(statement.value, ast.Call) else []
             return statement if [dotted(a) for a in given] == [name] else None
@@ -129,11 +153,11 @@ def appended_edits(
     simple = bool(following) and isinstance(following[0], (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign))
     if simple and later and len(joins) == 1 and tree.statement(joins[0].call) is following[0]:
         return [*edits, replace_join(sites, joins[0], whole)], None
-    edits += [_made_before(sites, join, name) for join in joins]
+    edits += [made_before(sites, join, name) for join in joins]
     return edits, f"{name} = {whole.text}"
 
 
-def _made_before(sites: Sites, join: Join, name: str) -> Edit:
+def made_before(sites: Sites, join: Join, name: str) -> Edit:
     """The name of the tensor in place of what made it of the list."""
     statement = sites.tree.parent(join.call)
     again = isinstance(statement, ast.Assign) and [dotted(t) for t in statement.targets] == [name]

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from forwardlens.model import Edit
 from forwardlens.rules.batched import Batched, Fixed, RefusedError, arranged, flipped, wrapped
 from forwardlens.rules.evidence import Sites
-from forwardlens.rules.lifting.lifter import Lifter, lifter_for
+from forwardlens.rules.lifting.lifter import lifter_for
 from forwardlens.rules.loops import Loop, leaves_early, loop_of, loops_of
 from forwardlens.rules.statements.filling import filled_at_once
 from forwardlens.rules.statements.rounds import Rounds
 from forwardlens.rules.statements.sums import summed
-from forwardlens.rules.vectorise.independence import is_named, require_independent, require_rounds, written_places
-from forwardlens.rules.vectorise.joining import appended_edits, in_order, join_of, joined, joins_of, owned, replace_join
+from forwardlens.rules.vectorise.independence import require_independent, require_rounds, written_places
+from forwardlens.rules.vectorise.joining import (
+    appended_edits,
+    in_order,
+    join_of,
+    joined,
+    joins_of,
+    made_before,
+    owned,
+    replace_join,
+)
 from forwardlens.rules.vectorise.replacing import (
     indent_unit,
     replace_loop,
@@ -24,7 +33,7 @@ from forwardlens.rules.vectorise.replacing import (
     without_unread,
 )
 from forwardlens.rules.windows import Lengths
-from forwardlens.source.dataflow import definition, read_after
+from forwardlens.source.dataflow import read_after, readers
 from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
 from forwardlens.source.tree import dotted, walk
 
@@ -73,8 +82,8 @@ def _comprehension(
         raise RefusedError("every round gives the same value")
     statement = sites.tree.statement(node)
     edits = _comprehension_edits(sites, node, loops, lengths.settled(value), lifter.needs_rounds)
-    edits += _without_lists(sites, loops[0], {name for loop in loops for name in loop.named})
-    before = [*_paired_lines(lifter), *lifter.lines_before(value.text)]
+    edits += _without_lists(sites, loops[0], {*lifter.lists_read, *(made for loop in loops for made in loop.named)})
+    before = [*lifter.lines_in_front(), *lifter.lines_before(value.text)]
     if not before:
         return edits
     if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)) or not stands_alone(
@@ -82,11 +91,6 @@ def _comprehension(
     ):
         raise RefusedError("the comprehension has no line of its own")
     return [insert_before(sites.tree, statement, [lengths.finished(line) for line in before]), *edits]
-
-
-def _paired_lines(lifter: Lifter) -> list[str]:
-    """The lines that make the numbers of all pairs."""
-    return [f"{name} = {text}" for name, text in lifter.paired.items()]
 
 
 def _comprehension_edits(
@@ -110,7 +114,7 @@ def _comprehension_edits(
             whole = in_order(sites, joins[0], owned(joined(value, joins[0], loops)))
             return [
                 replace_node(sites.source, node, whole.text),
-                *(replace_node(sites.source, j.call, name) for j in joins),
+                *(made_before(sites, join, name) for join in joins),
             ]
     require_rounds(needs_rounds)
     if isinstance(parent, ast.Call) and dotted(parent.func) == "sum" and parent.args == [node]:
@@ -121,13 +125,12 @@ def _comprehension_edits(
     raise RefusedError("the values are not put together into one tensor")
 
 
-def _without_lists(sites: Sites, loop: Loop, names: set[str]) -> list[Edit]:
+def _without_lists(sites: Sites, loop: Loop, made: Iterable[ast.Assign]) -> list[Edit]:
     """The edits that take away what only the loop read, as `columns = x.unbind(1)`."""
-    made = {name: start for name in names if (start := definition(sites.tree, loop.function, name)) is not None}
     gone, edits = {id(n) for n in walk(loop.node)}, list[Edit]()
     # The last one first: it may be all that reads another.
-    for name, start in sorted(made.items(), key=lambda item: -item[1].lineno):
-        reads = [n for n in walk(loop.function) if is_named(n, name) and isinstance(n.ctx, ast.Load)]
+    for start in sorted(made, key=lambda statement: -statement.lineno):
+        reads = readers(sites.tree, loop.function, start, dotted(start.targets[0]) or "")
         if all(id(n) in gone for n in reads) and stands_alone(sites.tree, start):
             gone |= {id(n) for n in walk(start)}
             edits.append(without_statement(sites, start))
@@ -177,7 +180,7 @@ def _for_edits(
             lines.append((statement_in(loop, sites, appended.statement), line))
     edits += [without_statement(sites, made.statement) for made in rounds.made.values()]
     edits += _without_lists(sites, loop, {*rounds.lifter.lists_read, *loop.named})
-    lines = [*((loop.body[0], line) for line in _paired_lines(rounds.lifter)), *lines]
+    lines = [*((loop.body[0], line) for line in rounds.lifter.lines_in_front()), *lines]
     order = {statement: n for n, statement in enumerate(loop.body)}
     lines = sorted(((s, lengths.finished(text)) for s, text in lines), key=lambda item: order[item[0]])
     return [*edits, replace_loop(sites, node, loop, without_unread(lines, edits, rounds.bound - rounds.totals))]
