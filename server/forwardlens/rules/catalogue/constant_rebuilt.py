@@ -17,7 +17,7 @@ from forwardlens.rules.constants import attribute_stores, attribute_value, const
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.heads import size_expression
-from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.rules.layout import only_read
 from forwardlens.rules.loops import leading_shape
 from forwardlens.rules.operations import is_torch_function, numpy_name, torch_function, torch_name
 from forwardlens.rules.repeated import reads_of
@@ -782,7 +782,7 @@ def _constant(sites: Sites, node: ast.Call) -> Match | None:
     # The largest expression that is still made of constants alone.
     whole = _outermost(sites, node)
     made = _made(sites, whole)
-    if made is None or (whole is node and _leaf(node) in _FILLED) or not _only_read(sites, whole):
+    if made is None or (whole is node and _leaf(node) in _FILLED) or not only_read(sites, whole):
         return None
     return _kept(sites, whole, cost.calls, sites.share(whole), _buffer(sites, whole, made))
 
@@ -820,7 +820,7 @@ def _constant_of_function(sites: Sites, node: ast.Call) -> Match | None:
     if made is None:
         return None
     whole = _outermost(sites, node) if made.count is None else node
-    if not _only_read(sites, whole):
+    if not only_read(sites, whole):
         return None
     share = sites.share(whole) - cost.share + cost.total_ms / wall
     if made.count is not None:
@@ -835,7 +835,7 @@ def _constant_properties(sites: Sites) -> Mapping[Function, Sequence[ast.Attribu
     for node in walk(sites.tree.module):
         if isinstance(node, ast.Attribute) and _in_forward(sites, node) and sites.cost(node) is not None:
             made = _by_function(sites, node) if own_property(sites, node) is not None else None
-            if made is not None and made.count is None and _only_read(sites, node):
+            if made is not None and made.count is None and only_read(sites, node):
                 found[made.function].append(node)
     return found
 
@@ -860,7 +860,7 @@ def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
     if share < _LEAST_OF_SHAPES:
         return None
     sizes = [a for a in (*node.args, *(k.value for k in node.keywords)) if _is_size(sites.tree, caller, a)]
-    if not sizes or not _only_read(sites, node):
+    if not sizes or not only_read(sites, node):
         return None
     if constant_tensors(sites, node, lambda a: a in sizes or _is_constant(sites, a), as_run=True) is None:
         return None
@@ -1161,17 +1161,6 @@ def _source_of(sites: Sites, node: ast.expr) -> ast.expr | None:
             if value is not None:
                 return value
     return None
-
-
-def _only_read(sites: Sites, node: ast.expr) -> bool:
-    """Whether every reader is known and none writes: the next forward gets the same memory."""
-    readers = LayoutReaders(sites, only_same=True, any_layout=True)
-    try:
-        readers.follow(node)
-        require_no_writes(readers, node)
-    except LayoutMattersError:
-        return False
-    return True
 
 
 # -- a buffer in place of it
