@@ -106,6 +106,9 @@ _FRESH = frozenset(
     baddbmm""".split()
 )
 
+# As methods of a tensor they hand back the tensor itself where it has that dtype.
+_BUILT_IN_TYPES = frozenset({"float", "int"})
+
 
 def may_alias(node: ast.expr) -> set[str]:
     """The places that the value of an expression may share memory with."""
@@ -136,7 +139,8 @@ def may_alias_of_part(node: ast.expr) -> set[str]:
 
 def _call_alias(call: ast.Call) -> set[str]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
-    if name in _FRESH:
+    converted = name in _BUILT_IN_TYPES and isinstance(call.func, ast.Attribute)
+    if name in _FRESH and not converted:
         return set()
     found = {place for arg in call.args for place in may_alias(arg)}
     found |= {place for keyword in call.keywords for place in may_alias(keyword.value)}

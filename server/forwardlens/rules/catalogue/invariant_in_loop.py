@@ -395,10 +395,10 @@ class Heads(nn.Module):
     def __init__(self):
         super().__init__()
         self.skip = nn.Linear(8, 8)
-        self.heads = nn.ModuleDict({name: nn.Linear(8, 8) for name in "abcdef"})
+        self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
 
     def forward(self, x):
-        return {name: head(torch.tanh(self.skip(x))) for name, head in self.heads.items()}  #!
+        return [head(torch.tanh(self.skip(x))) for head in self.heads]  #!
 
 
 def build():
@@ -413,11 +413,11 @@ class Heads(nn.Module):
     def __init__(self):
         super().__init__()
         self.skip = nn.Linear(8, 8)
-        self.heads = nn.ModuleDict({name: nn.Linear(8, 8) for name in "abcdef"})
+        self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
 
     def forward(self, x):
         skip_once = torch.tanh(self.skip(x))
-        return {name: head(skip_once) for name, head in self.heads.items()}
+        return [head(skip_once) for head in self.heads]
 
 
 def build():
