@@ -209,6 +209,11 @@ def is_static(function: Function) -> bool:
     return [dotted(d) for d in function.decorator_list] == ["staticmethod"]
 
 
+def is_property(function: Function) -> bool:
+    """Whether a method runs whenever the attribute of its name is read."""
+    return [dotted(d) for d in function.decorator_list] == ["property"]
+
+
 def own_function(sites: Sites, call: ast.Call) -> Function | None:
     """The function of this file that a call runs: of those that ran, the only one of its name, or of its own class."""
     place, caller = dotted(call.func), sites.tree.function(call)
@@ -249,7 +254,7 @@ def own_property(sites: Sites, node: ast.Attribute) -> Function | None:
     inside = caller is not None and sites.tree.owner(caller) is not None and dotted(node.value) == "self"
     if not inside or not isinstance(node.ctx, ast.Load) or len(found) != 1 or sites.tree.owner(found[0]) is None:
         return None
-    return found[0] if [dotted(d) for d in found[0].decorator_list] == ["property"] else None
+    return found[0] if is_property(found[0]) else None
 
 
 def _ran(context: Context) -> dict[str, list[Function]]:

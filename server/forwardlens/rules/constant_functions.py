@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forwardlens.rules.callers import arguments_of, is_static, own_function
+from forwardlens.rules.callers import arguments_of, is_property, is_static, own_function, own_property
 from forwardlens.rules.constants import numbers_of_object
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.operations import (
@@ -74,13 +74,13 @@ class Made:
 
 
 def constant_tensors(
-    sites: Sites, call: ast.Call, is_constant: Callable[[ast.expr], bool], *, as_run: bool = False
+    sites: Sites, call: ast.Call | ast.Attribute, is_constant: Callable[[ast.expr], bool], *, as_run: bool = False
 ) -> Made | None:
-    """What a call of a function of the file gives, if that is the same tensors each time.
+    """What a call of a function of the file gives, or a property of it, if that is the same tensors each time.
 
     With `as_run` of the object that ran; else of any object, of a class too that has another method in its place.
     """
-    function = own_function(sites, call)
+    function = own_function(sites, call) if isinstance(call, ast.Call) else own_property(sites, call)
     if function is None or not (as_run or _is_of_the_same_class(sites, call, function)):
         return None
     given = _given(sites, call, function, is_constant)
@@ -95,7 +95,7 @@ def constant_tensors(
     return Made(function, None, given) if made else None
 
 
-def _is_of_the_same_class(sites: Sites, call: ast.Call, function: Function) -> bool:
+def _is_of_the_same_class(sites: Sites, call: ast.Call | ast.Attribute, function: Function) -> bool:
     """Whether a method is that of the class around the call, and no class of the file has another one in its place."""
     tree, caller = sites.tree, sites.tree.function(call)
     owner = tree.owner(function)
@@ -119,10 +119,10 @@ def functions_of(sites: Sites, function: Function) -> set[Function]:
 
 
 def _given(
-    sites: Sites, call: ast.Call, function: Function, is_constant: Callable[[ast.expr], bool]
+    sites: Sites, call: ast.Call | ast.Attribute, function: Function, is_constant: Callable[[ast.expr], bool]
 ) -> tuple[ast.expr, ...] | None:
-    """The devices among the arguments of a call, all others of which are constants."""
-    given = arguments_of(function, call)
+    """The devices among the arguments of a call, all others of which are constants. A property is given none."""
+    given = arguments_of(function, call) if isinstance(call, ast.Call) else {}
     if given is None:
         return None
     devices: list[ast.expr] = []
@@ -159,7 +159,8 @@ def _creates(sites: Sites, call: ast.Call) -> bool:
 def _is_pure(sites: Sites, function: Function, is_constant: Callable[[ast.expr], bool], depth: int) -> bool:
     if depth == 0 or isinstance(function, ast.AsyncFunctionDef):
         return False
-    if (function.decorator_list and not is_static(function)) or not isinstance(function.body[-1], ast.Return):
+    plain = not function.decorator_list or is_static(function) or is_property(function)
+    if not plain or not isinstance(function.body[-1], ast.Return):
         return False
     for node in (n for statement in function.body for n in walk(statement)):
         if isinstance(node, _REFUSED) or (isinstance(node, ast.stmt) and not _is_allowed(function, node)):

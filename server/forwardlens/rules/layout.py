@@ -35,6 +35,8 @@ from forwardlens.source.tree import Function, dotted, walk
 
 # They take any layout, and may hand it on.
 _CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d"})
+# Methods of lists and the like that keep what they are given.
+_KEEPING = frozenset({"append", "appendleft", "extend", "insert", "setdefault"})
 # How a followed value relates to the one it started from: the same memory, computed from it element by element, or
 # reduced. What was reduced may leave the function: its layout is nobody's concern.
 Kind = Literal["same", "computed", "reduced"]
@@ -180,6 +182,8 @@ class LayoutReaders:
         func = call.func
         torch_function = isinstance(func, ast.Attribute) and is_torch_function(self.sites.tree.module, func)
         method = isinstance(func, ast.Attribute) and not (dotted(func.value) or "self").startswith("self")
+        if method and isinstance(func, ast.Attribute) and func.attr in _KEEPING:
+            raise LayoutMattersError("it goes into a collection")
         if self.any_layout and node is not None and (method or (torch_function and node is not call.args[0])):
             # The result of a method shares memory with its receiver at most, that of a function with what comes first.
             self.readers += 1
@@ -381,6 +385,17 @@ def require_no_writes(readers: LayoutReaders, copied: ast.expr) -> None:
                 continue
             if any(overlap(place, s) for s in shared if s != "self"):
                 raise LayoutMattersError(f"`{place}` is written to")
+
+
+def only_read(sites: Sites, node: ast.expr) -> bool:
+    """Whether every reader of a value is known and none writes to it or keeps it: others may get the same memory."""
+    readers = LayoutReaders(sites, only_same=True, any_layout=True)
+    try:
+        readers.follow(node)
+        require_no_writes(readers, node)
+    except LayoutMattersError:
+        return False
+    return True
 
 
 def _places_in(readers: LayoutReaders, function: Function, copied: ast.expr) -> Iterator[str]:

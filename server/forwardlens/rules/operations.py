@@ -62,7 +62,9 @@ FRESH_FUNCTIONS = frozenset(
 )
 # Outermost operators of calls whose result is memory of its own, whatever the module or function around them is.
 FRESH_OPERATORS = MODULES_BLIND_TO_LAYOUT | frozenset(
-    f"aten::{name}" for name in "conv1d conv2d conv3d matmul bmm mm addmm softmax batch_norm cat stack".split()
+    f"aten::{name}"
+    for name in """conv1d conv2d conv3d matmul bmm mm addmm softmax batch_norm cat stack
+    scaled_dot_product_attention""".split()
 )
 
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 from forwardlens.model import Edit, Fix, Related
+from forwardlens.rules.callers import own_property
 from forwardlens.rules.constant_functions import Made, constant_tensors, functions_of
 from forwardlens.rules.constants import attribute_stores, attribute_value, constructor
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.evidence import Sites, percent, sites_of, times
 from forwardlens.rules.heads import size_expression
-from forwardlens.rules.layout import LayoutMattersError, LayoutReaders, require_no_writes
+from forwardlens.rules.layout import only_read
 from forwardlens.rules.loops import leading_shape
 from forwardlens.rules.operations import is_torch_function, numpy_name, torch_function, torch_name
-from forwardlens.source.dataflow import changes, definition, names_bound, names_used, overlap
+from forwardlens.rules.repeated import reads_of
+from forwardlens.source.dataflow import bindings, changes, definition, names_bound, names_used, overlap
 from forwardlens.source.rewrite import (
     checked,
     has_comment,
@@ -71,10 +73,10 @@ _TAKEN = frozenset(
 class ConstantRebuilt(Rule):
     """## What it does
     Finds tensors that every forward makes anew from the same constants: `torch.tensor([...])` of literals or of a
-    list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes, also where a function or
-    a method of the file makes them. What a function makes of lengths alone, as the mask of shifted windows, is told
-    from 5 % of the forward on. A tensor made from a list of arrays, by `torch.tensor` or `torch.FloatTensor`, is
-    reported too: it is read number by number.
+    list that `__init__` made, `arange`, `hann_window` or `tril(ones(n, n))` of fixed sizes, also where a function, a
+    method or a property of the file makes them. What a function makes of lengths alone, as the mask of shifted
+    windows, is told from 5 % of the forward on. A tensor made from a list of arrays, by `torch.tensor` or
+    `torch.FloatTensor`, is reported too: it is read number by number.
 
     ## Why it costs
     A Python list is converted one number at a time, at about 50 ns each. On a GPU each new tensor is also a copy from
@@ -629,6 +631,62 @@ def build():
 """,
         ),
         Example(
+            "property-of-fixed-sizes",
+            """\
+import math
+
+import torch
+from torch import nn
+
+
+class Cosines(nn.Module):
+    def __init__(self, size=96):
+        super().__init__()
+        self.size = size
+
+    @property
+    def basis(self):
+        n = self.size
+        k = torch.arange(n, dtype=torch.float32)
+        waves = torch.cos(math.pi / n * (k + 0.5) * k.unsqueeze(1))
+        waves[0] *= math.sqrt(0.5)
+        return waves
+
+    def forward(self, x):
+        return self.basis @ x @ self.basis.t()  #!
+
+
+def build():
+    return Cosines(), (torch.rand(96, 96),)
+""",
+        ),
+        Example(
+            "property-of-what-a-forward-changes",
+            """\
+import torch
+from torch import nn
+
+
+class Growing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sizes = [96]
+
+    @property
+    def ramp(self):
+        sizes = self.sizes
+        sizes.append(sizes[-1] + 1)
+        return torch.arange(sizes[0]).cos().exp()
+
+    def forward(self, x):
+        return x + self.ramp
+
+
+def build():
+    return Growing(), (torch.rand(96),)
+""",
+        ),
+        Example(
             "list-that-grows",
             """\
 import torch
@@ -695,12 +753,17 @@ def build():
             return
         calls = [node for node in walk(sites.tree.module) if isinstance(node, ast.Call)]
         by_function = {call: match for call in calls if (match := _constant_of_function(sites, call)) is not None}
-        yield from by_function.values()
+        by_property = _constant_properties(sites)
+        in_property = _run_by(sites, by_property)
+        yield from (_kept_of_property(sites, reads) for reads in by_property.values())
+        # A part of what a property makes is worth a line where a fix can keep it: none can keep the whole.
+        yield from (m for call, m in by_function.items() if m.fixes or sites.tree.function(call) not in in_property)
         yield from (match for call in calls if call not in by_function and (match := _constant_of_shapes(sites, call)))
-        called = {function for call in by_function for function in _run_by(sites, call)}
+        made = (_by_function(sites, call) for call in by_function)
+        called = _run_by(sites, (one.function for one in made if one is not None))
         for node in calls:
-            match = _constant(sites, node) or _arrays(sites, node)
-            if match is not None and sites.tree.function(node) not in called:
+            match, function = _constant(sites, node) or _arrays(sites, node), sites.tree.function(node)
+            if match is not None and function not in called and (match.fixes or function not in in_property):
                 yield match
 
 
@@ -719,12 +782,12 @@ def _constant(sites: Sites, node: ast.Call) -> Match | None:
     # The largest expression that is still made of constants alone.
     whole = _outermost(sites, node)
     made = _made(sites, whole)
-    if made is None or (whole is node and _leaf(node) in _FILLED) or not _only_read(sites, whole):
+    if made is None or (whole is node and _leaf(node) in _FILLED) or not only_read(sites, whole):
         return None
     return _kept(sites, whole, cost.calls, sites.share(whole), _buffer(sites, whole, made))
 
 
-def _in_forward(sites: Sites, node: ast.Call) -> bool:
+def _in_forward(sites: Sites, node: ast.expr) -> bool:
     function = sites.tree.function(node)
     return function is not None and function.name != "__init__" and sites.tree.owner(function) is not None
 
@@ -757,13 +820,34 @@ def _constant_of_function(sites: Sites, node: ast.Call) -> Match | None:
     if made is None:
         return None
     whole = _outermost(sites, node) if made.count is None else node
-    if not _only_read(sites, whole):
+    if not only_read(sites, whole):
         return None
     share = sites.share(whole) - cost.share + cost.total_ms / wall
     if made.count is not None:
         return _kept(sites, node, cost.calls, share, _buffers(sites, node, made, made.count), several=True)
     one = _made(sites, whole)
     return _kept(sites, whole, cost.calls, share, _buffer(sites, whole, one)) if one is not None else None
+
+
+def _constant_properties(sites: Sites) -> Mapping[Function, Sequence[ast.Attribute]]:
+    """The reads of `self.basis` for each property that makes the same tensor whenever it is read."""
+    found: dict[Function, list[ast.Attribute]] = defaultdict(list)
+    for node in walk(sites.tree.module):
+        if isinstance(node, ast.Attribute) and _in_forward(sites, node) and sites.cost(node) is not None:
+            made = _by_function(sites, node) if own_property(sites, node) is not None else None
+            if made is not None and made.count is None and only_read(sites, node):
+                found[made.function].append(node)
+    return found
+
+
+def _kept_of_property(sites: Sites, reads: Sequence[ast.Attribute]) -> Match:
+    """All reads of one property. There is no fix: a buffer cannot have the name of a property."""
+    costs = [cost for read in reads if (cost := sites.cost(read)) is not None]
+    wall = sites.context.profile.forward.wall_ms.median
+    share = sum(cost.total_ms for cost in costs) / wall if wall else 0.0
+    match = _kept(sites, reads[0], sum(cost.calls for cost in costs), share, None)
+    others = tuple(Related(sites.source.span(read), "reads it again") for read in reads[1:])
+    return replace(match, related=(*match.related, *others))
 
 
 def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
@@ -776,7 +860,7 @@ def _constant_of_shapes(sites: Sites, node: ast.Call) -> Match | None:
     if share < _LEAST_OF_SHAPES:
         return None
     sizes = [a for a in (*node.args, *(k.value for k in node.keywords)) if _is_size(sites.tree, caller, a)]
-    if not sizes or not _only_read(sites, node):
+    if not sizes or not only_read(sites, node):
         return None
     if constant_tensors(sites, node, lambda a: a in sizes or _is_constant(sites, a), as_run=True) is None:
         return None
@@ -807,13 +891,12 @@ def _is_size(tree: Tree, function: Function, node: ast.expr, depth: int = 3) -> 
     return _is_size(tree, function, made.value, depth - 1)
 
 
-def _by_function(sites: Sites, node: ast.Call) -> Made | None:
+def _by_function(sites: Sites, node: ast.Call | ast.Attribute) -> Made | None:
     return constant_tensors(sites, node, lambda argument: _is_constant(sites, argument))
 
 
-def _run_by(sites: Sites, call: ast.Call) -> set[Function]:
-    made = _by_function(sites, call)
-    return functions_of(sites, made.function) if made is not None else set()
+def _run_by(sites: Sites, functions: Iterable[Function]) -> set[Function]:
+    return {inner for function in functions for inner in functions_of(sites, function)}
 
 
 def _undevised(sites: Sites, node: ast.Call, made: Made) -> _Made:
@@ -983,14 +1066,29 @@ def _functions_by_attribute(tree: Tree) -> Mapping[str, Sequence[Function]]:
 
 def _handed_on(tree: Tree, name: str) -> bool:
     """Whether the object may get another name under which it changes."""
-    for node in walk(tree.module):
-        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
-            parent = tree.parent(node)
-            if isinstance(parent, (ast.Return, ast.Assign, ast.Yield)) and getattr(parent, "value", None) is node:
-                return True
-            if isinstance(parent, ast.Call) and node in parent.args and _changes_arguments(tree, parent):
-                return True
-    return False
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and _leaves(tree, node)
+        for node in walk(tree.module)
+    )
+
+
+def _leaves(tree: Tree, node: ast.AST) -> bool:
+    """Whether a read hands the object on: out of its function, to one that changes it, or to a name that is changed."""
+    parent = tree.parent(node)
+    if isinstance(parent, ast.Assign) and parent.value is node:
+        return not all(_is_only_read_as(tree, target) for target in parent.targets)
+    if isinstance(parent, (ast.Return, ast.Yield)):
+        return True
+    return isinstance(parent, ast.Call) and node in parent.args and _changes_arguments(tree, parent)
+
+
+def _is_only_read_as(tree: Tree, target: ast.expr) -> bool:
+    """Whether `n` of `n = self.size` has no other value, and every read of it leaves the object where it is."""
+    function = tree.function(target)
+    if function is None or not isinstance(target, ast.Name) or len(bindings(function, target.id)) != 1:
+        return False
+    changed = any(place is None or overlap(place, target.id) for _, place in changes(function))
+    return not changed and not any(_leaves(tree, read) for read in reads_of(function, target.id))
 
 
 def _changes_arguments(tree: Tree, call: ast.Call) -> bool:
@@ -1063,17 +1161,6 @@ def _source_of(sites: Sites, node: ast.expr) -> ast.expr | None:
             if value is not None:
                 return value
     return None
-
-
-def _only_read(sites: Sites, node: ast.expr) -> bool:
-    """Whether every reader is known and none writes: the next forward gets the same memory."""
-    readers = LayoutReaders(sites, only_same=True, any_layout=True)
-    try:
-        readers.follow(node)
-        require_no_writes(readers, node)
-    except LayoutMattersError:
-        return False
-    return True
 
 
 # -- a buffer in place of it

@@ -8,25 +8,29 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from forwardlens.model import Edit, ExpressionCost, Fix, Related
+from forwardlens.rules.batched import RefusedError
 from forwardlens.rules.callers import arguments_of, called_function
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, percent, ran_functions, sites_of, times
+from forwardlens.rules.invariants import is_same, once_before
 from forwardlens.rules.operations import MATRIX_PRODUCTS, VIEW_ATTRIBUTES, VIEWS, records_nothing
-from forwardlens.rules.repeated import bound_in
+from forwardlens.rules.repeated import bound_in, head
 from forwardlens.rules.vectorise.replacing import without_statement
 from forwardlens.source import dataflow
 from forwardlens.source.dataflow import aliases, bindings, definition, overlap
 from forwardlens.source.rewrite import checked, insert_before, replace_node, splice, stands_alone
 from forwardlens.source.tree import Function, Looping, dotted, walk
 
+_CAST = frozenset({"aten::to"})
 _CASTS = frozenset({"float", "half", "bfloat16", "double", "to", "type", "type_as"})
 
 
 class DtypeCastChurn(Rule):
     """## What it does
     Finds conversions that copied although what they convert stays the same: a weight or buffer converted in every
-    forward, or one value converted to the same dtype several times, also by each of the layers that it is handed to.
+    forward, or one value converted to the same dtype several times: in every round of a loop too, or by each of the
+    layers that it is handed to.
 
     ## Why it costs
     Each conversion reads the whole tensor and writes it in another size. For a weight that is as much memory traffic
@@ -37,7 +41,9 @@ class DtypeCastChurn(Rule):
 
     ## Fix safety
     A weight that a loop converts in every round is converted once before the loop if it needs no gradient there, the
-    loop leaves it alone, uses the result only to read it, and asks for one dtype in all rounds. Otherwise there is no
+    loop leaves it alone, uses the result only to read it, and asks for one dtype in all rounds. Another value that
+    all rounds convert is converted once before the loop if it holds whole numbers, or becomes them: gradients of all
+    rounds would be summed in another dtype. Otherwise there is no
     automatic fix: a converted weight that is kept goes stale with the next optimizer step or `load_state_dict`, and
     takes memory. For inference convert the module once (`module.float()`), for training let `torch.autocast` keep its
     own cache.
@@ -84,7 +90,7 @@ class Shelf(nn.Module):
 
 
 def build():
-    return Shelf(), (torch.randn(1024, 32),)
+    return Shelf(), (torch.randn(8192, 32),)
 """,
             """\
 import torch
@@ -103,7 +109,7 @@ class Shelf(nn.Module):
 
 
 def build():
-    return Shelf(), (torch.randn(1024, 32),)
+    return Shelf(), (torch.randn(8192, 32),)
 """,
         ),
         Example(
@@ -128,7 +134,7 @@ class Scores(nn.Module):
 
 
 def build():
-    return Scores(), (torch.randn(960, 64),)
+    return Scores(), (torch.randn(4800, 64),)
 """,
             """\
 import torch
@@ -150,7 +156,7 @@ class Scores(nn.Module):
 
 
 def build():
-    return Scores(), (torch.randn(960, 64),)
+    return Scores(), (torch.randn(4800, 64),)
 """,
         ),
         Example(
@@ -189,6 +195,90 @@ class Two(nn.Module):
 
 def build():
     return Two(), (torch.randn(200, 64),)
+""",
+        ),
+        Example(
+            "whole-numbers-in-every-round",
+            """\
+import torch
+from torch import nn
+
+
+class Probes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.probes = nn.ModuleDict({name: nn.Linear(64, 1) for name in ("glare", "blur", "rain")})
+
+    def forward(self, pixels):
+        return torch.cat([*{name: probe(pixels.float()) for name, probe in self.probes.items()}.values()])  #!
+
+
+def build():
+    return Probes(), (torch.randint(0, 256, (400, 64), dtype=torch.uint8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Probes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.probes = nn.ModuleDict({name: nn.Linear(64, 1) for name in ("glare", "blur", "rain")})
+
+    def forward(self, pixels):
+        pixels_cast = pixels.float()
+        return torch.cat([*{name: probe(pixels_cast) for name, probe in self.probes.items()}.values()])
+
+
+def build():
+    return Probes(), (torch.randint(0, 256, (400, 64), dtype=torch.uint8),)
+""",
+        ),
+        Example(
+            "value-whose-gradients-add-up",
+            """\
+import torch
+from torch import nn
+
+
+class Probes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.probes = nn.ModuleList(nn.Linear(64, 1) for _ in range(4))
+
+    def forward(self, x):
+        found = []
+        for probe in self.probes:
+            found.append(probe(x.float()))  #!
+        return torch.cat(found)
+
+
+def build():
+    return Probes(), (torch.randn(400, 64, dtype=torch.bfloat16),)
+""",
+        ),
+        Example(
+            "written-to-in-place",
+            """\
+import torch
+from torch import nn
+
+
+class Fades(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.probes = nn.ModuleList(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(64, 1)) for _ in range(4))
+
+    def forward(self, pixels):
+        found = []
+        for probe in self.probes:
+            found.append(probe(pixels.float()))
+        return torch.cat(found)
+
+
+def build():
+    return Fades(), (torch.randint(-128, 127, (400, 64)),)
 """,
         ),
         Example(
@@ -299,6 +389,8 @@ def build():
                 yield _weight(sites, place, found)
             elif len(found) > 1 and _never_bound_again(function, place):
                 yield _value(sites, place, found)
+            elif len(found) == 1 and (loop := _loop_of_the_same(sites, *found[0])) is not None:
+                yield _in_loop(sites, place, *found[0], loop)
             elif (calls := _calls_with_the_same(sites, *found[0], place)) and len(found) == 1:
                 yield _argument(sites, place, *found[0], calls)
 
@@ -384,6 +476,45 @@ def _weight(sites: Sites, place: str, found: list[tuple[ast.Call, ExpressionCost
 # -- once before the loop
 
 
+def _loop_of_the_same(sites: Sites, cast: ast.Call, cost: ExpressionCost) -> Looping | None:
+    """The loop that converts the same value in every round."""
+    loop = next(sites.tree.loops(cast), None) if cost.calls_per_entry > 1 else None
+    return loop if loop is not None and is_same(sites, loop, cast, _CAST) else None
+
+
+def _in_loop(sites: Sites, place: str, cast: ast.Call, cost: ExpressionCost, loop: Looping) -> Match:
+    message = (
+        f"`{place}` is converted {_from_to(cost)} in each of {cost.calls} rounds, {percent(cost.share)} of the "
+        "forward, although the loop leaves it as it is"
+    )
+    fix: Fix | None = None
+    try:
+        fix = Fix("Convert it once before the loop", "safe", _once(sites, place, cast, loop))
+    except RefusedError as refused:
+        message = f"{message}: convert it once before the loop. No automatic fix: {refused}"
+    return Match(
+        sites.source.span(cast),
+        message,
+        cost.share,
+        {"rounds": cost.calls},
+        (head(sites, loop),),
+        (fix,) if fix is not None else (),
+    )
+
+
+def _once(sites: Sites, place: str, cast: ast.Call, loop: Looping) -> tuple[Edit, ...]:
+    function = sites.tree.function(cast)
+    guards = function.decorator_list if function is not None else []
+    known = _CAST if any(records_nothing(sites.tree.module, guard) for guard in guards) else frozenset[str]()
+    if not is_same(sites, loop, cast, known):
+        raise RefusedError("the gradients of its rounds would be summed in another dtype")
+    return once_before(sites, loop, cast, _name_of(place), known)
+
+
+def _name_of(place: str) -> str:
+    return f"{place.split('.')[-1].strip('_') or 'weight'}_cast"
+
+
 def _hoisted(sites: Sites, place: str, cast: ast.Call) -> tuple[Fix, ...]:
     """The conversion in front of the loop around it. Empty where that may give something else."""
     tree, function = sites.tree, sites.tree.function(cast)
@@ -415,7 +546,7 @@ def _taken_out(sites: Sites, function: Function, place: str, cast: ast.Call) -> 
     tree, statement = sites.tree, sites.tree.parent(cast)
     if isinstance(statement, ast.Assign) and stands_alone(tree, statement) and len(tree.block(statement)) > 1:
         return tree.text(statement.targets[0]), without_statement(sites, statement)
-    name = sites.fresh_name(function, cast, f"{place.split('.')[-1].strip('_') or 'weight'}_cast")
+    name = sites.fresh_name(function, cast, _name_of(place))
     return name, replace_node(sites.source, cast, name)
 
 
@@ -430,19 +561,19 @@ def _is_dtype(node: ast.AST) -> bool:
 def _dtype_before(sites: Sites, function: Function, loop: Looping, node: ast.AST) -> str | None:
     """How to ask in front of a loop for the dtype that `chunk.dtype` has in it, for pieces of one tensor."""
     assert isinstance(node, ast.Attribute)
-    heads = [] if isinstance(loop, ast.While) else [loop] if isinstance(loop, ast.stmt) else loop.generators[:1]
-    for head in heads:
-        if dotted(node.value) != dotted(head.target) or not isinstance(head.target, ast.Name):
+    firsts = [] if isinstance(loop, ast.While) else [loop] if isinstance(loop, ast.stmt) else loop.generators[:1]
+    for first in firsts:
+        if dotted(node.value) != dotted(first.target) or not isinstance(first.target, ast.Name):
             continue
-        if any(n.id == head.target.id and n is not head.target for n in _stored(loop)):
+        if any(n.id == first.target.id and n is not first.target for n in _stored(loop)):
             return None
-        whole = _whole(head.iter)
+        whole = _whole(first.iter)
         if whole is not None:
             return f"{whole}.dtype"
-        made = definition(sites.tree, function, head.iter.id) if isinstance(head.iter, ast.Name) else None
+        made = definition(sites.tree, function, first.iter.id) if isinstance(first.iter, ast.Name) else None
         # `split` and `chunk` give at least one piece.
         if made is not None and isinstance(made.targets[0], ast.Name) and _is_split(made.value):
-            return f"{sites.tree.text(head.iter)}[0].dtype"
+            return f"{sites.tree.text(first.iter)}[0].dtype"
     return None
 
 

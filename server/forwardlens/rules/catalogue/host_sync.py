@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import ClassVar
 
 from forwardlens.model import ExpressionCost, Fix, Related, Severity
-from forwardlens.rules.callers import arguments_of, called_function, only_call
+from forwardlens.rules.batched import RefusedError
+from forwardlens.rules.callers import arguments_of, called_function, loop_around, only_call
 from forwardlens.rules.catalogue.scalar_access_in_loop import ScalarAccessInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites, index_items, percent, sites_of, times
 from forwardlens.rules.guards import Guard, guard_of
+from forwardlens.rules.invariants import READING, is_same, name_of, once_before
 from forwardlens.rules.operations import ELEMENTWISE, is_repeatable, is_torch_function
 from forwardlens.rules.readouts import elements_read
 from forwardlens.rules.rounds import claimed, only_elements
@@ -710,6 +712,9 @@ def _short(text: str) -> str:
 def _fix(sites: Sites, node: ast.expr) -> tuple[Fix | None, str]:
     if _is_text(node):
         return None, "it is text for people; leave it out of the forward, or write it in some steps only"
+    called = _called_once(sites, node)
+    if called is not None:
+        return called, ""
     if not isinstance(node, ast.Call):
         return None, "what runs next depends on the value"
     func = node.func
@@ -776,6 +781,20 @@ def _hoisted(sites: Sites, node: ast.Call) -> Fix | None:
         [insert_before(tree, chosen, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],
     )
     return Fix("Read the value once before the loop", "safe", edits) if edits else None
+
+
+def _called_once(sites: Sites, node: ast.expr) -> Fix | None:
+    """One call in front of a loop that calls the function around the read, and gives it the same in every round."""
+    loop, call = loop_around(sites, node) or (None, None)
+    if loop is None or not isinstance(call, ast.Call) or sites.tree.function(call) is sites.tree.function(node):
+        return None
+    if not is_same(sites, loop, call, READING):
+        return None
+    try:
+        edits = once_before(sites, loop, call, f"{name_of(call)}_once", READING)
+    except RefusedError:
+        return None
+    return Fix("Read the value once before the loop", "safe", edits)
 
 
 def _name_of_read(node: ast.Call) -> str:

@@ -3,73 +3,27 @@
 from __future__ import annotations
 
 import ast
-import itertools
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 from forwardlens.model import Edit, ExpressionCost, Fix
 from forwardlens.rules.batched import RefusedError
-from forwardlens.rules.callers import (
-    arguments_of,
-    function_of,
-    in_loop,
-    loop_around,
-    own_function,
-    own_property,
-    rounds_of,
-)
+from forwardlens.rules.callers import arguments_of, function_of, in_loop, loop_around, rounds_of
 from forwardlens.rules.catalogue.elementwise_loop import ElementwiseLoop
 from forwardlens.rules.catalogue.embedding_in_loop import EmbeddingInLoop
 from forwardlens.rules.catalogue.masking_in_loop import MaskingInLoop
 from forwardlens.rules.contract import Context, Example, Match, Rule
-from forwardlens.rules.effects import changes, may_train
-from forwardlens.rules.evidence import Sites, depends_on_order, index_items, percent, sites_of
-from forwardlens.rules.loops import leaves_early, loop_of, skips_rounds, surely_runs
-from forwardlens.rules.operations import (
-    ELEMENTWISE,
-    FORWARDS,
-    FRESH_OPERATORS,
-    MAY_BE_SAME,
-    REDUCTIONS,
-    is_torch_function,
-)
-from forwardlens.rules.relation import changes_by_rounds, relation
-from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, nested_functions, shown
-from forwardlens.rules.rounds import claimed, works
+from forwardlens.rules.evidence import Sites, depends_on_order, percent, sites_of
+from forwardlens.rules.invariants import CREATING, called, is_same, name_of, once_before, parts, unchanged
+from forwardlens.rules.operations import is_torch_function
+from forwardlens.rules.relation import relation
+from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, shown
+from forwardlens.rules.rounds import claimed, outermost, works
 from forwardlens.rules.vectorise import hoisted, hoisted_results
-from forwardlens.source.dataflow import (
-    METADATA,
-    aliases,
-    aliases_of_all,
-    bindings,
-    is_inplace,
-    names_bound,
-    names_read,
-    overlap,
-    root,
-)
-from forwardlens.source.rewrite import checked, insert_before, replace_node, stands_alone
-from forwardlens.source.tree import Function, Looping, Tree, dotted, integer, walk
+from forwardlens.source.dataflow import bindings, names_read
+from forwardlens.source.tree import Looping, dotted, walk
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
-# Operators whose result is decided by their arguments, that make memory of their own, and change nothing.
-_PURE = frozenset(
-    f"aten::{name}"
-    for name in """linear matmul mm addmm bmm softmax log_softmax layer_norm relu gelu silu tanh sigmoid exp log sqrt
-    rsqrt pow mul add sub div rsub neg abs square sin cos where cat stack sum mean amax amin norm linalg_vector_norm
-    cumsum softplus elu leaky_relu clamp tril triu outer einsum conv1d conv2d embedding group_norm reciprocal eq ne gt
-    ge lt le masked_fill maximum minimum index_select gather log1p expm1 erf""".split()
-)
-# Functions and methods whose result shares no memory with what they read.
-_MAKING = ((ELEMENTWISE | REDUCTIONS) - MAY_BE_SAME) | {"item", "tolist"}
-# What does more than to compute a value, or does so later.
-_DOING_MORE = (
-    *(ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.Global, ast.Nonlocal),
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.Try, ast.With),
-)
-_CONDITIONAL = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.Match, ast.comprehension)
-# What raises on an empty tensor.
-_NEED_ELEMENTS = frozenset({"amax", "amin", "argmax", "argmin", "item", "max", "median", "min"})
 
 
 class InvariantInLoop(Rule):
@@ -93,6 +47,10 @@ class InvariantInLoop(Rule):
 
     name: ClassVar[str] = "invariant-in-loop"
     summary: ClassVar[str] = "Work in a loop that could be done once before it"
+    covers: ClassVar[Mapping[str, Literal["expression", "loop"]]] = {
+        "constant-rebuilt": "expression",
+        "dtype-cast-churn": "expression",
+    }
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
             "input-projection",
@@ -368,6 +326,131 @@ class Graph(nn.Module):
 
 def build():
     return Graph(), (torch.randn(2, 48, 4),)
+""",
+        ),
+        Example(
+            "device-that-stays",
+            """\
+import torch
+from torch import nn
+
+
+class Near(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(1))
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(8))
+
+    def weights(self, n, device):
+        steps = torch.arange(n, device=device)
+        return torch.exp(-(steps[:, None] - steps).abs().float() * self.slope)
+
+    def forward(self, x):
+        n = x.size(1)
+        for layer in self.layers:
+            near = self.weights(n, x.device)  #!
+            x = x + near @ layer(x)
+        return x
+
+
+def build():
+    return Near(), (torch.randn(2, 96, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Near(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(1))
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(8))
+
+    def weights(self, n, device):
+        steps = torch.arange(n, device=device)
+        return torch.exp(-(steps[:, None] - steps).abs().float() * self.slope)
+
+    def forward(self, x):
+        n = x.size(1)
+        weights_once = self.weights(n, x.device)
+        for layer in self.layers:
+            near = weights_once
+            x = x + near @ layer(x)
+        return x
+
+
+def build():
+    return Near(), (torch.randn(2, 96, 8),)
+""",
+        ),
+        Example(
+            "in-a-comprehension",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.skip = nn.Linear(8, 8)
+        self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def forward(self, x):
+        return [head(torch.tanh(self.skip(x))) for head in self.heads]  #!
+
+
+def build():
+    return Heads(), (torch.randn(64, 8),)
+""",
+            """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.skip = nn.Linear(8, 8)
+        self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+
+    def forward(self, x):
+        skip_once = torch.tanh(self.skip(x))
+        return [head(skip_once) for head in self.heads]
+
+
+def build():
+    return Heads(), (torch.randn(64, 8),)
+""",
+        ),
+        Example(
+            "module-that-may-move",
+            """\
+import torch
+from torch import nn
+
+
+class Near(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(1))
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(8))
+
+    def weights(self, n, device):
+        steps = torch.arange(n, device=device)
+        return torch.exp(-(steps[:, None] - steps).abs().float() * self.slope)
+
+    def forward(self, x):
+        n = x.size(1)
+        for layer in self.layers:
+            near = self.weights(n, x.device)
+            x = near @ layer(x)
+        return x
+
+
+def build():
+    return Near(), (torch.randn(2, 96, 8),)
 """,
         ),
         Example(
@@ -678,7 +761,7 @@ def build():
             if any(node is inside for outer in done for inside in walk(outer)):
                 continue
             match = None
-            if not taken.get(loop) and _is_same(sites, loop, node):
+            if not taken.get(loop) and is_same(sites, loop, node):
                 match = _same(sites, loop, node)
             elif (
                 works(cost)
@@ -702,109 +785,14 @@ def _computes(sites: Sites, node: ast.expr, cost: ExpressionCost) -> bool:
     """Whether `node` ran operators that compute something, itself or in a function of the file that it calls."""
     if depends_on_order([cost]):
         return False
-    called = _called(sites, node)
-    inside = (sites.cost(n) for n in _all(sites, called)) if called is not None else ()
-    return works(cost) or any(c is not None and works(c) for c in inside)
+    function = called(sites, node)
+    inside = (sites.cost(n) for n in parts(sites, function)) if function is not None else ()
+    return any(c is not None and _is_work(c) for c in (cost, *inside))
 
 
-def _is_same(sites: Sites, loop: Looping, node: ast.expr) -> bool:
-    """Whether an expression reads nothing that the loop gives another value to or changes, and does nothing else."""
-    function = sites.tree.function(node)
-    if function is None or names_read(node) & bound_in(loop) or not isinstance(loop, (ast.For, ast.While)):
-        return False
-    # What a function needs may not be there in the rounds that do not call it.
-    if any(_called(sites, n) is not None for n in walk(node)) and not _in_every_round(sites.tree, loop, node):
-        return False
-    return _is_pure(sites, node) and _unchanged(sites, loop, node)
-
-
-def _called(sites: Sites, node: ast.AST) -> Function | None:
-    """The function of this file that a call runs, or that reading a property does."""
-    if isinstance(node, ast.Attribute):
-        return own_property(sites, node)
-    return (own_function(sites, node) or function_of(sites, node)) if isinstance(node, ast.Call) else None
-
-
-def _in_every_round(tree: Tree, loop: Looping, node: ast.expr) -> bool:
-    inside = itertools.takewhile(lambda above: above is not loop, tree.ancestors(node))
-    return not leaves_early(loop) and not skips_rounds(loop) and not any(isinstance(n, _CONDITIONAL) for n in inside)
-
-
-def _is_pure(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()) -> bool:
-    """Whether `node` computes a value from what it reads and does nothing else, with the functions that it calls."""
-    costs = [cost for _, cost in sites.inside(node)]
-    if any(op.outermost and op.name not in _PURE and not _looks(op.name) for cost in costs for op in cost.ops):
-        return False
-    if depends_on_order(costs) or any(isinstance(n, _DOING_MORE) for n in walk(node)):
-        return False
-    for inner in walk(node):
-        called = _called(sites, inner)
-        if called is not None:
-            if called in seen or not _is_pure_function(sites, called, seen | {called}):
-                return False
-        elif isinstance(inner, ast.Call):
-            # A call that ran no operator here may be anything.
-            inplace = isinstance(inner.func, ast.Attribute) and is_inplace(inner.func.attr)
-            if inplace or not (sites.outermost(inner) or _is_metadata(inner)):
-                return False
-    return True
-
-
-def _is_pure_function(sites: Sites, function: Function, seen: frozenset[Function]) -> bool:
-    plain = isinstance(function, ast.FunctionDef) and all(
-        dotted(d) in {"property", "staticmethod"} for d in function.decorator_list
-    )
-    return plain and not changes(sites, function) and all(_is_pure(sites, s, seen) for s in function.body)
-
-
-def _looks(name: str) -> bool:
-    return name.removeprefix("aten::") in {
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "transpose",
-        "permute",
-        "t",
-        "view",
-    }
-
-
-def _is_metadata(call: ast.Call) -> bool:
-    name = dotted(call.func) or ""
-    plain = name in {"len", "int", "float", "range"} or name.startswith("math.")
-    return plain or (isinstance(call.func, ast.Attribute) and call.func.attr in {"size", "dim", "numel"})
-
-
-def _unchanged(sites: Sites, loop: Looping, node: ast.expr) -> bool:
-    function = sites.tree.function(node)
-    assert function is not None
-    places = {*_places(sites, node)}
-    if any(isinstance(n, ast.Global) and places & {*n.names} for n in walk(sites.tree.module)):
-        return False
-    shared = aliases_of_all(function, places - {"self"}) - {"self"}
-    for _, place in changes_by_rounds(sites, loop):
-        if place is None or any(overlap(place, s) for s in shared):
-            return False
-    return not may_train(sites, loop)
-
-
-def _places(sites: Sites, node: ast.AST, seen: frozenset[Function] = frozenset()) -> Iterator[str]:
-    """The places that `node` reads, and those that the functions that it calls read of what they are not given."""
-    for inner in walk(node):
-        place = dotted(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
-        if place is not None:
-            yield place
-        function = _called(sites, inner)
-        if function is None or function in seen:
-            continue
-        own = {n.arg for n in walk(function.args) if isinstance(n, ast.arg)} | names_bound(function)
-        for place in (p for statement in function.body for p in _places(sites, statement, seen | {function})):
-            name, _, rest = place.partition(".")
-            if name == "self" and rest and isinstance(inner, ast.Call) and function.name in FORWARDS:
-                yield f"{dotted(inner.func)}.{rest}"
-            elif (name == "self" and rest) or name not in own:
-                yield place
+def _is_work(cost: ExpressionCost) -> bool:
+    """Whether more was run than what fills a tensor with a number or converts one: rounds want memory of their own."""
+    return works(cost) and not {op.name for op in outermost(cost)} <= CREATING | {"aten::to"}
 
 
 def _share(sites: Sites, node: ast.expr) -> float:
@@ -825,118 +813,12 @@ def _same(sites: Sites, loop: Looping, node: ast.expr) -> Match:
     )
     fix: Fix | None = None
     try:
-        fix = Fix("Compute it once before the loop", "safe", _before(sites, loop, node))
+        fix = Fix("Compute it once before the loop", "safe", once_before(sites, loop, node, f"{name_of(node)}_once"))
     except RefusedError as refused:
         message = f"{message}; compute it before the loop. No automatic fix: {refused}"
     return Match(
         sites.source.span(node), message, share, {"rounds": cost.calls}, (head(sites, loop),), (fix,) if fix else ()
     )
-
-
-def _has_rounds(sites: Sites, loop: Looping) -> bool:
-    """Whether a loop has rounds whatever the forward is given: so many as the source says, or one for each layer."""
-    counted = loop_of(sites, loop) if isinstance(loop, ast.For) else None
-    layers = isinstance(loop, ast.For) and any((dotted(n) or "").startswith("self.") for n in walk(loop.iter))
-    return layers or (counted is not None and surely_runs(counted))
-
-
-def _picks_one(sites: Sites, node: ast.AST) -> bool:
-    """`x[:, 0]` and `x.select(1, 0)` of what the forward is given, which may have no such element."""
-    if isinstance(node, ast.Subscript):
-        base, numbered = node.value, any(integer(item) is not None for item in index_items(node))
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "select":
-        base, numbered = node.func.value, True
-    else:
-        return False
-    picked = numbered and sites.inner_op(node, "aten::select") is not None
-    return picked and not (root(base) or "").startswith("self.")
-
-
-def _before(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ...]:
-    tree = sites.tree
-    function = tree.function(node)
-    outer = loop
-    for around in tree.loops(loop):
-        if not isinstance(around, (ast.For, ast.While)) or not _is_same(sites, around, node):
-            break
-        outer = around
-    if function is None or not isinstance(outer, (ast.For, ast.While)) or not stands_alone(tree, outer):
-        raise RefusedError("the loop shares a line with other code")
-    if any(id(node) == id(n) for f in nested_functions(function) for n in walk(f)):
-        raise RefusedError("it stands in a function inside the function")
-    picking = not _has_rounds(sites, outer) and any(_picks_one(sites, n) for n in _all(sites, node))
-    if picking or any(isinstance(n, ast.Attribute) and n.attr in _NEED_ELEMENTS for n in _all(sites, node)):
-        raise RefusedError("it fails on a tensor without elements, which a loop without rounds never reads")
-    _require_only_read(sites, node)
-    name = sites.fresh_name(function, node, f"{_leaf(node)}_once")
-    edits = checked(
-        sites.source,
-        [insert_before(tree, outer, [f"{name} = {tree.text(node)}"]), replace_node(sites.source, node, name)],
-    )
-    if edits is None:
-        raise RefusedError("the edits do not fit together")
-    return edits
-
-
-def _all(sites: Sites, node: ast.AST) -> Iterator[ast.AST]:
-    """What is inside `node`, itself included, and inside the functions that it calls."""
-    parts = [node]
-    for part in parts:
-        for inner in walk(part):
-            yield inner
-            function = _called(sites, inner)
-            if function is not None and function not in parts:
-                parts.append(function)
-
-
-def _require_only_read(sites: Sites, node: ast.expr) -> None:
-    """Every round had a value of its own. One for all may be read, but not be changed or handed on."""
-    function = sites.tree.function(node)
-    todo: list[ast.expr] = [node]
-    for read in todo:
-        further = _handed_on(sites, read)
-        if further is None or function is None:
-            raise RefusedError("a round may change its value")
-        for target in (n for n in further if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)):
-            shared = aliases(function, target.id)
-            if any(p is None or any(overlap(p, s) for s in shared) for _, p in changes(sites, function)):
-                raise RefusedError("a round may change its value")
-            further = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == target.id]
-        todo += [n for n in further if n not in todo and isinstance(getattr(n, "ctx", ast.Load()), ast.Load)]
-
-
-def _handed_on(sites: Sites, node: ast.expr) -> list[ast.expr] | None:
-    """What else has the value of `node`, or a view of it, by how it is read; None if that is unclear."""
-    parent = sites.tree.parent(node)
-    if isinstance(parent, (ast.BinOp, ast.Compare, ast.Return)):
-        return []
-    if isinstance(parent, ast.UnaryOp):
-        return [parent] if isinstance(parent.op, ast.UAdd) else []
-    if isinstance(parent, ast.AugAssign) and parent.value is node:
-        return []
-    if isinstance(parent, ast.Attribute) and parent.attr in METADATA:
-        return []
-    if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
-        return [parent]
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        return parent.targets
-    method = sites.tree.parent(parent) if isinstance(parent, ast.Attribute) else None
-    call = method if isinstance(method, ast.Call) and method.func is parent else parent
-    if not isinstance(call, ast.Call) or not sites.outermost(call):
-        return None
-    # What is not known to make memory of its own may hand back what it is given, or a view of it.
-    named = isinstance(call.func, ast.Attribute) and call.func.attr in _MAKING
-    return [] if named or sites.outermost(call) <= _PURE | FRESH_OPERATORS else [call]
-
-
-def _leaf(node: ast.expr) -> str:
-    """A name for what an expression computes: that of the layer or weight in it."""
-    for inner in walk(node):
-        place = dotted(inner) if isinstance(inner, ast.Attribute) else None
-        if place is not None and place.startswith("self."):
-            return place.split(".")[-1].strip("_") or "value"
-    called = dotted(node.func) if isinstance(node, ast.Call) else None
-    return (called or "value").split(".")[-1].strip("_") or "value"
 
 
 # -- a projection of each step's input
@@ -945,7 +827,7 @@ def _leaf(node: ast.expr) -> str:
 def _is_projection(sites: Sites, loop: Looping, node: ast.expr) -> bool:
     """A product of a weight that stays the same with something that no earlier round computed."""
     op = sites.op(node, *_PRODUCTS)
-    if op is None or relation(sites, loop, node) != "independent" or not _unchanged(sites, loop, node):
+    if op is None or relation(sites, loop, node) != "independent" or not unchanged(sites, loop, node):
         return False
     if any(o.name == "aten::embedding" for _, cost in sites.inside(node) for o in cost.ops):
         return False
@@ -987,7 +869,7 @@ def _takes_a_step(sites: Sites, loop: Looping, call: ast.AST, node: ast.Call) ->
     step = (arguments_of(function, call) or {}).get(name)
     if step is None or len(bindings(function, name)) != 1 or not names_read(step) & bound_in(loop):
         return False
-    return relation(sites, loop, step) == "independent" and _unchanged(sites, loop, node)
+    return relation(sites, loop, step) == "independent" and unchanged(sites, loop, node)
 
 
 def _projection(sites: Sites, loop: Looping, node: ast.expr) -> Match:
@@ -1013,7 +895,7 @@ def _of_all_steps(sites: Sites, loop: Looping, node: ast.expr) -> tuple[Edit, ..
     """`node` in front of the loop, with all of the method that computes it where the loop calls one."""
     call, function = in_loop(sites, loop, node), sites.tree.function(node)
     if call is node:
-        return hoisted(sites, node, f"{_leaf(node)}_rows")
+        return hoisted(sites, node, f"{name_of(node)}_rows")
     if not isinstance(call, ast.Call) or function is None:
         raise RefusedError("the loop is in another function")
     if isinstance(function.body[-1], ast.Return) and isinstance(function.body[-1].value, ast.Tuple):
