@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Set
+from functools import lru_cache
 
 from forwardlens.model import Edit, ExpressionCost
 from forwardlens.rules.batched import RefusedError
@@ -67,9 +68,7 @@ def is_same(sites: Sites, loop: Looping, node: ast.expr, also: Set[str] = frozen
         return False
     if {n.id for n in _read(sites, loop, node) if isinstance(n, ast.Name)} & bound_in(loop):
         return False
-    # What a function needs may not be there in the rounds that do not call it.
-    careful = not isinstance(loop, ast.stmt) or any(called(sites, n) is not None for n in walk(node))
-    if (careful or _may_be_missing(sites, loop, node)) and not _in_every_round(sites.tree, loop, node):
+    if not _in_every_round(sites.tree, loop, node) and _may_need_its_round(sites, loop, node):
         return False
     return _is_pure(sites, node, _PURE | also) and unchanged(sites, loop, node)
 
@@ -79,7 +78,7 @@ def unchanged(sites: Sites, within: ast.AST, node: ast.expr) -> bool:
     function = sites.tree.function(node)
     assert function is not None
     places = {*_places(sites, within, node)}
-    if any(isinstance(n, ast.Global) and places & {*n.names} for n in walk(sites.tree.module)):
+    if places & _globals(sites.tree.module):
         return False
     shared = aliases_of_all(function, places - {"self"}) - {"self"}
     changed = changes_by_rounds(sites, within) if isinstance(within, Looping) else changes(sites, within)
@@ -87,6 +86,12 @@ def unchanged(sites: Sites, within: ast.AST, node: ast.expr) -> bool:
         if place is None or any(overlap(place, s) for s in shared):
             return False
     return not may_train(sites, within)
+
+
+@lru_cache(maxsize=64)
+def _globals(module: ast.Module) -> frozenset[str]:
+    """The names of a file that its functions bind from inside."""
+    return frozenset(name for n in walk(module) if isinstance(n, ast.Global) for name in n.names)
 
 
 def once_before(
@@ -166,6 +171,12 @@ def _is_lazy(tree: Tree, loop: Looping) -> bool:
     call = tree.parent(loop)
     exhausted = isinstance(call, ast.Call) and dotted(call.func) in _EXHAUSTING and loop in call.args
     return isinstance(loop, ast.GeneratorExp) and not exhausted
+
+
+def _may_need_its_round(sites: Sites, loop: Looping, node: ast.expr) -> bool:
+    """Whether `node` may fail in a round that does not evaluate it: what a function needs may not be there."""
+    calls = any(called(sites, n) is not None for n in walk(node))
+    return calls or not isinstance(loop, ast.stmt) or _may_be_missing(sites, loop, node)
 
 
 def _may_be_missing(sites: Sites, loop: Looping, node: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.heads import Element, Head, head_of, shape_of, size_expression, sliced
@@ -330,6 +331,7 @@ def surely_runs(loop: Loop) -> bool:
     return stop is not None and stop > loop.start
 
 
+@lru_cache(maxsize=1024)
 def leaves_early(loop: ast.AST) -> bool:
     """Whether a round may end the loop or hand something out. One that is cut short by `continue` goes on."""
     return any(isinstance(n, (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(loop))
@@ -340,6 +342,7 @@ def ends_early(loop: ast.AST) -> bool:
     return any(isinstance(n, (ast.Break, ast.Return, ast.Await)) for n in walk(loop))
 
 
+@lru_cache(maxsize=1024)
 def skips_rounds(loop: ast.AST) -> bool:
     """Whether a round may be cut short by `continue`."""
     return any(isinstance(n, ast.Continue) for n in walk(loop))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import takewhile
 
 from forwardlens.rules.callers import own_function
@@ -239,8 +240,9 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         yield from _unpacked(node.target, node.iter)
 
 
-def _all_bound(function: Function) -> Iterator[tuple[str, ast.expr]]:
-    return (pair for node in walk(function) for pair in _bound(node))
+@lru_cache(maxsize=512)
+def _all_bound(function: Function) -> Sequence[tuple[str, ast.expr]]:
+    return [pair for node in walk(function) for pair in _bound(node)]
 
 
 def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -291,15 +293,16 @@ def given_to_library(sites: Sites, function: Function) -> Iterator[tuple[str, as
 
 def _filled(sites: Sites, function: Function) -> set[str]:
     """Collections made here that functions of the program put something into."""
-    filled: set[str] = set()
-    for node, place in changes(sites, function):
+    collections, filled = _collections(function), set[str]()
+    for node, place in changes(sites, function) if collections else ():
         receiver = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
         if isinstance(node, ast.Call) and place is not None and (receiver is None or root(receiver) != place):
             filled |= aliases(function, place)
-    return filled & _collections(function)
+    return filled & collections
 
 
-def _collections(function: Function) -> set[str]:
+@lru_cache(maxsize=512)
+def _collections(function: Function) -> Set[str]:
     return {name for name, value in _all_bound(function) if _is_collection(value)}
 
 

@@ -7,7 +7,7 @@ only safe when nothing here speaks against it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 
@@ -163,19 +163,18 @@ def aliases(function: ast.AST, place: str) -> frozenset[str]:
 
 def aliases_of_all(function: ast.AST, places: Iterable[str]) -> frozenset[str]:
     """All places in `function` that may share memory with one of `places`, themselves included."""
-    known: frozenset[str] = frozenset(places)
-    while True:
-        around = {part for k in known for part in _parts(k)}
-        grown = known
-        for targets, values in _links(function):
-            touched = {p for p in (*targets, *values) if p in around or not known.isdisjoint(_parts(p))}
-            if touched:
-                grown |= targets | touched
-            if not targets.isdisjoint(touched):
-                grown |= values
-        if grown == known:
-            return known
-        known = grown
+    links, ties = _links(function), _ties(function)
+    known, seen = {*places}, set[tuple[int, str]]()
+    todo = [*known]
+    for place in todo:
+        wholes = (tie for part in _parts(place) for tie in ties.get(part, ()) if tie[1] == part)
+        for tie in {*ties.get(place, ()), *wholes} - seen:
+            (targets, values), other = links[tie[0]], tie[1]
+            seen.add(tie)
+            grown = (targets | {other} | (values if other in targets else set[str]())) - known
+            known |= grown
+            todo += grown
+    return frozenset(known)
 
 
 @lru_cache(maxsize=4096)
@@ -194,6 +193,17 @@ def _links(function: ast.AST) -> list[tuple[set[str], set[str]]]:
         for targets, value in _bindings_of(node)
     ]
     return [(targets, values) for targets, values in found if targets or values]
+
+
+@lru_cache(maxsize=512)
+def _ties(function: ast.AST) -> Mapping[str, Sequence[tuple[int, str]]]:
+    """The links, by number, that tie something together with a place or with a part of it, and what that is."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for number, (targets, values) in enumerate(_links(function)):
+        for place in targets | values:
+            for part in _parts(place):
+                found.setdefault(part, []).append((number, place))
+    return found
 
 
 def _bindings_of(node: ast.AST) -> Iterator[tuple[Sequence[ast.expr], ast.expr]]:
@@ -275,9 +285,20 @@ def readers(tree: Tree, function: Function, made: ast.Assign, name: str) -> list
     end = next((number for number, s in enumerate(below) if _surely_binds(s, name)), None)
     jumps = any(isinstance(a, (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With)) for a in tree.ancestors(made))
     plain = end is not None and not jumps and not _read_in_nested_functions(tree, made, name)
-    within = below[: end + 1] if plain and end is not None else [function]
-    reads = (n for part in within for n in walk(part) if isinstance(n, ast.Name) and n.id == name)
-    return [n for n in reads if isinstance(n.ctx, ast.Load)]
+    reads = _loads(function).get(name, ())
+    if not plain or end is None:
+        return [*reads]
+    within = {n for part in below[: end + 1] for n in walk(part)}
+    return [n for n in reads if n in within]
+
+
+@lru_cache(maxsize=512)
+def _loads(function: Function) -> Mapping[str, Sequence[ast.Name]]:
+    found: dict[str, list[ast.Name]] = {}
+    for node in walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node)
+    return found
 
 
 def read_after(tree: Tree, statement: ast.stmt, name: str) -> bool:

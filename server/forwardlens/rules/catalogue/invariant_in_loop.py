@@ -21,7 +21,7 @@ from forwardlens.rules.repeated import LEAST_ROUNDS, bound_in, head, in_rounds, 
 from forwardlens.rules.rounds import claimed, outermost, works
 from forwardlens.rules.vectorise import hoisted, hoisted_results
 from forwardlens.source.dataflow import bindings, names_read
-from forwardlens.source.tree import Looping, dotted, walk
+from forwardlens.source.tree import Looping, dotted
 
 _PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::einsum")
 
@@ -756,9 +756,9 @@ def build():
             return
         others = (EmbeddingInLoop(), MaskingInLoop(), ElementwiseLoop())
         taken = claimed(context, sites, others)
-        done: list[ast.AST] = []
+        done: set[ast.AST] = set()
         for node, cost, loop in sorted(candidates, key=lambda item: len(list(sites.tree.ancestors(item[0])))):
-            if any(node is inside for outer in done for inside in walk(outer)):
+            if not done.isdisjoint((node, *sites.tree.ancestors(node))):
                 continue
             match = None
             if not taken.get(loop) and is_same(sites, loop, node):
@@ -771,7 +771,7 @@ def build():
             ):
                 match = _projection(sites, loop, node)
             if match is not None:
-                done.append(node)
+                done.add(node)
                 yield match
         for node, loop in helped:
             if loop not in taken:
@@ -785,9 +785,11 @@ def _computes(sites: Sites, node: ast.expr, cost: ExpressionCost) -> bool:
     """Whether `node` ran operators that compute something, itself or in a function of the file that it calls."""
     if depends_on_order([cost]):
         return False
+    if _is_work(cost):
+        return True
     function = called(sites, node)
     inside = (sites.cost(n) for n in parts(sites, function)) if function is not None else ()
-    return any(c is not None and _is_work(c) for c in (cost, *inside))
+    return any(c is not None and _is_work(c) for c in inside)
 
 
 def _is_work(cost: ExpressionCost) -> bool:

@@ -171,7 +171,7 @@ def _selection(sites: Sites, node: ast.expr, call: ast.Call) -> Selection | None
     count = math.prod(ran.shapes[0]) if ran.shapes else 0
     # A size of 1 may be another one in another call.
     same = base == mask and 1 not in mask
-    return Selection(node, *selected, _broadcast(base, mask), count, op.dtypes[0], broadcast=not same)
+    return Selection(node, *selected, _broadcast(base, mask), count, "".join(op.dtypes[:1]), broadcast=not same)
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
