@@ -130,10 +130,11 @@ def _decorators(function: Function) -> Iterator[ast.Name | ast.Attribute]:
 
 def differentiates(functions: Sequence[Function]) -> bool:
     """Whether one of the functions asks for gradients, or turns recording them on, by itself."""
-    names = {"autograd", "backward", "enable_grad", "requires_grad_", "requires_grad", "grad", "grad_fn", "func"}
+    names = {"autograd", "backward", "enable_grad", "requires_grad_", "requires_grad", "grad_fn"}
+    attributes = names | {"func", "grad"}
     return any(
-        (isinstance(node, ast.Attribute) and node.attr in names)
-        or (isinstance(node, ast.Name) and node.id in names - {"func", "grad"})
+        (isinstance(node, ast.Attribute) and node.attr in attributes)
+        or (isinstance(node, ast.Name) and node.id in names)
         or (isinstance(node, ast.keyword) and node.arg == "requires_grad")
         for function in functions
         for node in walk(function)

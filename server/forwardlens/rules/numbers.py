@@ -190,11 +190,14 @@ def _without_tensors(
 
 def _reads_of_many(tree: Tree, function: Function) -> Iterator[ast.Name]:
     """The reads of names that a function binds more than once, each time where it can be followed."""
-    own = [n for n in walk(function) if isinstance(n, ast.Name) and tree.function(n) is function]
-    for read in own:
-        stores = bindings(function, read.id) if isinstance(read.ctx, ast.Load) else []
-        if len(stores) > 1 and not any(_is_hidden(tree, function, store) for store in stores):
-            yield read
+    reads = [n for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    stores = {name: bindings(function, name) for name in {read.id for read in reads}}
+    many = {
+        name
+        for name, found in stores.items()
+        if len(found) > 1 and not any(_is_hidden(tree, function, store) for store in found)
+    }
+    return (read for read in reads if read.id in many and tree.function(read) is function)
 
 
 def _is_hidden(tree: Tree, function: Function, store: ast.AST) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 from forwardlens.rules.effects import Change, changes
@@ -201,7 +202,7 @@ def _inputs(
         ):
             continue
         name = place.split(".")[0]
-        if name in targets or name not in {n for s in loop.body for n in names_bound(s)}:
+        if name in targets or name not in _bound_in_rounds(loop):
             found.append((place, read))
             continue
         source = _definition_in_round(tree, loop, statement, name)
@@ -214,6 +215,11 @@ def _inputs(
             return None
         found += inner
     return found
+
+
+@lru_cache(maxsize=512)
+def _bound_in_rounds(loop: ast.For | ast.AsyncFor | ast.While) -> frozenset[str]:
+    return frozenset(name for statement in loop.body for name in names_bound(statement))
 
 
 def _is_running_number(sites: Sites, loop: ast.AST, name: str) -> bool:

@@ -167,7 +167,7 @@ def aliases_of_all(function: ast.AST, places: Iterable[str]) -> frozenset[str]:
     known, seen = {*places}, set[tuple[int, str]]()
     todo = [*known]
     for place in todo:
-        wholes = (tie for part in _parts(place) for tie in ties.get(part, ()) if tie[1] == part)
+        wholes = (tie for part in _parts(place) - {place} for tie in ties.get(part, ()) if tie[1] == part)
         for tie in {*ties.get(place, ()), *wholes} - seen:
             (targets, values), other = links[tie[0]], tie[1]
             seen.add(tie)
