@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from forwardlens.rules.operations import is_torch_function
-from forwardlens.source.dataflow import changes, last_binding, names_bound, names_read, readers
+from forwardlens.source.dataflow import assignment_read, changes, names_bound, names_read, readers
 from forwardlens.source.tree import Function, Tree, argument, dotted, integer, one_more, range_arguments, walk
 
 _ITERATORS = frozenset({"zip", "enumerate", "reversed"})
@@ -152,7 +152,7 @@ class _Heads:
 
     def _behind(self, node: ast.expr) -> tuple[ast.expr, tuple[ast.Assign, ...]]:
         """What a name stands for that is made for this loop alone, with the name; else the node itself."""
-        made = last_binding(self.tree, self.function, node) if isinstance(node, ast.Name) else None
+        made = assignment_read(self.tree, self.function, node) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or made is None or [dotted(t) for t in made.targets] != [node.id]:
             return node, ()
         if readers(self.tree, self.function, made, node.id) != [node] or not self._stays_until_loop(made):

@@ -263,7 +263,7 @@ def definition(tree: Tree, function: Function, name: str) -> ast.Assign | None:
     return statement if isinstance(statement, ast.Assign) else None
 
 
-def last_binding(tree: Tree, function: Function, read: ast.Name) -> ast.Assign | None:
+def assignment_read(tree: Tree, function: Function, read: ast.Name) -> ast.Assign | None:
     """The assignment that gives a name the value which the head of a statement reads.
 
     That is the only one of the function, or the last one above the statement in the same block.

@@ -15,7 +15,7 @@ from forwardlens.rules.lifting.scope import Scope, count_text, key_of
 from forwardlens.rules.loops import Loop
 from forwardlens.rules.operations import CATS
 from forwardlens.rules.windows import marked
-from forwardlens.source.dataflow import bindings, last_binding, names_read, overlap
+from forwardlens.source.dataflow import assignment_read, bindings, names_read, overlap
 from forwardlens.source.tree import Function, argument, dotted, integer, is_atom, walk
 
 
@@ -49,7 +49,7 @@ def element(scope: Scope, depth: int, name: str) -> Batched:
 def _list_behind(scope: Scope, depth: int, base: ast.expr) -> Element | None:
     """What a loop runs over that is a name for a list of slices, which is then read for them."""
     function = scope.loops[depth].function
-    made = last_binding(scope.sites.tree, function, base) if isinstance(base, ast.Name) else None
+    made = assignment_read(scope.sites.tree, function, base) if isinstance(base, ast.Name) else None
     known = None if made is None or not isinstance(base, ast.Name) else listed(scope, function, made, base.id)
     if known is not None and made is not None:
         scope.lists_read.add(made)

@@ -11,7 +11,7 @@ from forwardlens.rules.heads import sliced
 from forwardlens.rules.lifting.scope import Scope
 from forwardlens.rules.operations import ELEMENTWISE, POSITIONWISE_MODULES, PRODUCT_OPERATORS
 from forwardlens.rules.reducing import ALONG, REDUCING
-from forwardlens.source.dataflow import last_binding
+from forwardlens.source.dataflow import assignment_read
 from forwardlens.source.tree import dotted, walk
 
 
@@ -70,7 +70,7 @@ def _zipped_rank(scope: Scope, call: ast.Call, op: OpCost, tensors: int, base: a
 def _is_list_of_slices(scope: Scope, node: ast.expr) -> bool:
     """Whether a name is that of `x.unbind(1)` or the like."""
     sites, function = scope.sites, scope.loops[0].function
-    made = last_binding(sites.tree, function, node) if isinstance(node, ast.Name) else None
+    made = assignment_read(sites.tree, function, node) if isinstance(node, ast.Name) else None
     return made is not None and sliced(made.value).base is not made.value
 
 

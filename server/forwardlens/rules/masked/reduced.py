@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from forwardlens.model import Edit, Fix, Shape
+from forwardlens.model import Edit, Fix, OpCost, Shape
 from forwardlens.rules.effects import changes
 from forwardlens.rules.evidence import Sites
 from forwardlens.rules.masked.picked import Picked, Selection
@@ -161,8 +161,7 @@ def _selection(sites: Sites, node: ast.expr, call: ast.Call) -> Selection | None
         if not picked.fits or picked.trailing:
             return None
         op = sites.op(node, "aten::index")
-        dtype = op.dtypes[0] if op is not None and op.dtypes else ""
-        return Selection(node, node.value, picked.mask, picked.shape, picked.count, dtype, broadcast=False)
+        return Selection(node, node.value, picked.mask, picked.shape, picked.count, _dtype(op), broadcast=False)
     selected = selected_from(sites, node) if isinstance(node, ast.Call) else None
     op, ran = sites.op(node, "aten::masked_select"), sites.op(call, "aten::sum", "aten::mean")
     if selected is None or op is None or ran is None or len(op.shapes) < 2:
@@ -171,7 +170,12 @@ def _selection(sites: Sites, node: ast.expr, call: ast.Call) -> Selection | None
     count = math.prod(ran.shapes[0]) if ran.shapes else 0
     # A size of 1 may be another one in another call.
     same = base == mask and 1 not in mask
-    return Selection(node, *selected, _broadcast(base, mask), count, "".join(op.dtypes[:1]), broadcast=not same)
+    return Selection(node, *selected, _broadcast(base, mask), count, _dtype(op), broadcast=not same)
+
+
+def _dtype(op: OpCost | None) -> str:
+    """The dtype of what an operator picks from; empty where the run does not tell."""
+    return op.dtypes[0] if op is not None and op.dtypes else ""
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
